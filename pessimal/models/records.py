@@ -1,0 +1,124 @@
+"""Records of a loaded reward model: what was asked for, what was loaded, where the reply goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from pessimal.models.families import Family
+
+ScoringPath = Literal["shared", "copied", "full"]
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """What the user asked to load: the model flags of the command line."""
+
+    model: str = "demo"
+    """A local folder, a hub id (``org/name`` or ``org/name@revision``), ``demo`` or ``demo-biased``."""
+    revision: str | None = None
+    """Revision of a hub id."""
+    tokenizer: str | None = None
+    """Folder or hub id of a tokenizer other than the model's own."""
+    template: Path | None = None
+    """File with a chat template (jinja) other than the tokenizer's own."""
+    adapter: str | None = None
+    """PEFT adapter (folder or hub id) to put on `model`."""
+    trust_remote_code: bool = False
+    """Run the model's own code; needs a 40-digit revision."""
+    allow_pickle: bool = False
+    """Load weights that aren't safetensors, which can run code."""
+    dtype: str = "float32"
+    """``float32``, ``bfloat16`` or ``float16``."""
+    device: str = "auto"
+    """``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``..."""
+    bos: Literal["once", "double"] = "once"
+    """``double`` puts a second BOS in front, as the paper's code did."""
+
+
+@dataclass(frozen=True)
+class ReplySlot:
+    """Where a reply's ids go: ``prefix_ids + reply + suffix_ids`` is what the model sees."""
+
+    prompt: str
+    """The user's question."""
+    prefix_ids: tuple[int, ...]
+    """Ids before the reply."""
+    suffix_ids: tuple[int, ...]
+    """Ids after the reply."""
+    rendered: str
+    """The rendered text with ``<reply>`` in the reply's place."""
+    bos: int
+    """How many BOS ids the sequence begins with."""
+    pooled_index: int
+    """Position whose hidden state the head reads: -1 for decoders, 0 for encoders."""
+    pooled_token: str
+    """The token at that position, as the tokenizer names it."""
+    token_types: tuple[int, int, int] | None = None
+    """Token type ids of prefix, reply and suffix where the model takes them, else None. The
+    prefix's own types are given by ``prefix_types``."""
+    prefix_types: tuple[int, ...] | None = None
+    """Token type id of each prefix position, or None."""
+
+
+@dataclass(frozen=True)
+class ModelHashes:
+    """sha256 of everything that a score depends on."""
+
+    weights: str
+    """Every weight file, by name and bytes; a base's under an adapter as well."""
+    adapter: str | None
+    """The adapter's weights and config, or None."""
+    head: str
+    """The head's tensor bytes as loaded."""
+    config: str
+    """config.json, and remote code where it is run."""
+    tokenizer: str
+    """The tokenizer's files."""
+    template: str
+    """The chat template's text (empty for text pairs)."""
+
+    def items(self) -> dict[str, str]:
+        """The hashes by name, without those that are None."""
+        return {key: value for key, value in vars(self).items() if value is not None}
+
+
+@dataclass
+class LoadedModel:
+    """A reward model in memory, verified: its head is the checkpoint's, its template is stable."""
+
+    request: ModelRequest
+    """What was asked for."""
+    id: str
+    """The model's id as the user names it: a hub id, a folder's path, ``demo``."""
+    revision: str | None
+    """Resolved commit of a hub id, the declared one of remote code, else None."""
+    module: PreTrainedModel
+    """The model: eval mode, no gradients, on its device."""
+    tokenizer: PreTrainedTokenizerBase
+    """Its tokenizer."""
+    family: Family
+    """How this architecture is read."""
+    head: torch.nn.Module
+    """The one-output head; takes hidden states."""
+    head_key: str
+    """The head's parameter name in the checkpoint, e.g. ``score.weight``."""
+    head_shape: tuple[int, ...]
+    """The head's shape."""
+    template: str | None
+    """The chat template's text; None for text pairs."""
+    template_kwargs: dict[str, Any]
+    """What is passed to the template beside messages, e.g. a pinned ``date_string``."""
+    hashes: ModelHashes
+    """sha256 of its parts."""
+    embedding_rows: int
+    """Rows of the input embedding."""
+    base: dict[str, str] = field(default_factory=dict)
+    """Id and revision of an adapter's base; empty without an adapter."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know about how it was loaded, e.g. a pinned date."""
