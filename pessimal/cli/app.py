@@ -1,0 +1,180 @@
+"""The commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pessimal import __version__
+from pessimal.cli.options import MODEL_FIELDS, model_options, output_options, tracking_options
+from pessimal.cli.output import print_document
+
+
+class _Group(click.Group):
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from pessimal.audit.collect import suggest
+
+            error.message = f"There is no command {args[0]!r}. {suggest(args[0], list(self.commands))}"
+            raise
+
+
+def _examples(*lines: str) -> str:
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+@click.group(
+    cls=_Group,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=_examples(
+        "pessimal audit                                  audit the demo reward model",
+        "pessimal audit --model org/name@COMMIT          audit a model of the hub",
+        "pessimal gate latest --policy strict            judge a finished run again",
+        "pessimal ui                                     look at all runs in MLflow",
+    ),
+)
+@click.version_option(__version__, prog_name="pessimal")
+def app() -> None:
+    """Audit a reward model before it is deployed.
+
+    Exit codes: 0 PASS or WARN, 1 FAIL, 2 usage, 3 ERROR (could not evaluate), 4 INCONCLUSIVE.
+    """
+
+
+@app.command(
+    epilog=_examples(
+        "pessimal audit --model ./my-reward-model",
+        "pessimal audit --model org/name@COMMIT --pipeline standard --policy strict",
+        "pessimal audit --pipeline smoke --json > audit.json",
+    )
+)
+@click.option("--pipeline", default="quick", show_default=True, metavar="P", help="What to run.")
+@click.option("--policy", default="default", show_default=True, metavar="Q", help="What is acceptable.")
+@click.option("--engine", type=click.Choice(["local"]), default="local", show_default=True,
+              help="Where the scoring runs.")  # fmt: skip
+@model_options
+@tracking_options
+@output_options
+def audit(**flags: Any) -> int:
+    """Score, measure, record and judge a reward model.
+
+    The same command goes on where an interrupted one stopped, and re-uses every score that is there.
+    """
+    from pessimal.cli.commands import run_audit
+
+    return run_audit(flags)
+
+
+@app.command(
+    epilog=_examples(
+        "pessimal plan --model org/name@COMMIT --pipeline paper",
+    )
+)
+@click.option("--pipeline", default="quick", show_default=True, metavar="P", help="What would run.")
+@model_options
+@output_options
+def plan(**flags: Any) -> int:
+    """Tell what an audit would cost, without loading any weights."""
+    from pessimal.cli.commands import run_plan
+
+    return run_plan(flags)
+
+
+@app.command(
+    epilog=_examples(
+        'pessimal score --prompt "What, in one word, is the greatest thing ever?" --out scores.parquet',
+        "pessimal score --model ./rm --prompt Why? --tokens words.txt --out words.parquet",
+        "pessimal score --prompt Why? --tokens 500 --as-text --out as-text.parquet",
+    )
+)
+@click.option("--prompt", required=True, metavar="TEXT", help="What the user asks.")
+@click.option("--tokens", default="all", show_default=True, metavar="all|N|FILE",
+              help="The vocabulary, a sample of N tokens, or a file with a word or phrase a line.")  # fmt: skip
+@click.option("--as-text", is_flag=True,
+              help="Score each token as text through the template too, as a policy's string would be.")  # fmt: skip
+@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="F.parquet",
+              help="Where the table goes.")  # fmt: skip
+@model_options
+@output_options
+def score(**flags: Any) -> int:
+    """Score the vocabulary, or a list of words, under one prompt. Nothing is tracked."""
+    from pessimal.cli.commands import run_score
+
+    return run_score(flags)
+
+
+@app.command(
+    epilog=_examples(
+        "pessimal gate latest",
+        "pessimal gate 3f2a9c --policy strict --junit gate.xml --sarif gate.sarif",
+    )
+)
+@click.argument("run")
+@click.option("--policy", metavar="Q", help="What is acceptable; the run's own policy when left out.")
+@click.option("--junit", type=click.Path(path_type=Path), metavar="F", help="Write JUnit XML.")
+@click.option("--sarif", type=click.Path(path_type=Path), metavar="F", help="Write SARIF.")
+@click.option("--markdown", type=click.Path(path_type=Path), metavar="F", help="Write Markdown.")
+@tracking_options
+@output_options
+def gate(**flags: Any) -> int:
+    """Judge a finished run again. RUN is a run id, the beginning of one, or latest."""
+    from pessimal.cli.commands import run_gate
+
+    return run_gate(flags)
+
+
+@app.command(epilog=_examples("pessimal report latest --out report.html"))
+@click.argument("run")
+@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="F.html",
+              help="Where the report goes.")  # fmt: skip
+@tracking_options
+@output_options
+def report(**flags: Any) -> int:
+    """Write the report of a finished run: one HTML file that needs nothing else."""
+    from pessimal.cli.commands import run_report
+
+    return run_report(flags)
+
+
+@app.command(name="list")
+@output_options
+def list_content(project: Path | None, quiet: bool, as_json: bool) -> int:
+    """List the audits, pipelines, policies and metrics at hand."""
+    from pessimal.cli.listing import content_document, print_content
+
+    document = content_document(project)
+    print_document(document) if as_json else print_content(document)
+    return 0
+
+
+@app.command(epilog=_examples("pessimal ui", "pessimal ui --port 5001"))
+@click.option("--port", type=click.IntRange(1, 65535), default=5000, show_default=True)
+@tracking_options
+@output_options
+def ui(**flags: Any) -> int:
+    """Open MLflow on the recorded runs."""
+    from pessimal.cli.commands import run_ui
+
+    return run_ui(flags)
+
+
+@app.command(epilog=_examples("pessimal init my-audits"))
+@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@output_options
+def init(folder: Path, project: Path | None, quiet: bool, as_json: bool) -> int:
+    """Make a project of your own: a copy of the audits, pipelines and policies to edit."""
+    from pessimal.cli.scaffold import make_project
+
+    made = make_project(folder)
+    if as_json:
+        print_document({"schema": "pessimal.init/1", "folder": str(made)})
+    elif not quiet:
+        click.echo(f"Made {made}. Edit what is in it, then run pessimal audit from there.")
+    return 0
+
+
+__all__ = ["MODEL_FIELDS", "app"]

@@ -1,0 +1,95 @@
+"""Flags that several commands share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Shard(click.ParamType):
+    """``i/N``: the i-th of N shares, counted from one."""
+
+    name = "i/N"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, int]:
+        """Read ``i/N`` into (i, N)."""
+        if isinstance(value, tuple):
+            return value[0], value[1]
+        match = re.fullmatch(r"(\d+)/(\d+)", str(value))
+        if match is None or not 1 <= int(match[1]) <= int(match[2]):
+            self.fail(f"{value!r} is not a share such as 1/2, with i from 1 to N", param, ctx)
+        return int(match[1]), int(match[2])
+
+
+@dataclass(frozen=True)
+class Common:
+    """What every command's flags say about where things are and how to speak."""
+
+    project: Path | None
+    cache: Path | None
+    tracking_uri: str | None
+    as_json: bool
+    quiet: bool
+
+
+def output_options(command: Command) -> Command:
+    """``--json``, ``--quiet`` and ``--project``."""
+    for option in (
+        click.option("--project", type=click.Path(path_type=Path), metavar="DIR",
+                     help="Folder with audits/, pipelines/ and expectations/."),
+        click.option("--quiet", is_flag=True, help="Print results only."),
+        click.option("--json", "as_json", is_flag=True,
+                     help="Print one JSON document to stdout, all else to stderr."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def tracking_options(command: Command) -> Command:
+    """``--tracking-uri``."""
+    return click.option(
+        "--tracking-uri", metavar="URI",
+        help="MLflow tracking server; MLFLOW_TRACKING_URI, else mlruns/ in the project.",
+    )(command)  # fmt: skip
+
+
+def model_options(command: Command) -> Command:
+    """The flags that say which model to load and how."""
+    for option in (
+        click.option("--cache", type=click.Path(path_type=Path), metavar="DIR",
+                     help="Folder for scores and converted models; PESSIMAL_CACHE, else the user's cache."),
+        click.option("--shard", type=Shard(), help="Score only the i-th of N shares of the work."),
+        click.option("--batch-size", type=click.IntRange(min=1), metavar="ROWS",
+                     help="Replies a batch; chosen by length and memory when left out."),
+        click.option("--bos", type=click.Choice(["once", "double"]), default="once", show_default=True,
+                     help="double puts a second BOS in front, as the paper's code did."),
+        click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, mps..."),
+        click.option("--dtype", type=click.Choice(["float32", "bfloat16", "float16"]),
+                     default="float32", show_default=True, help="Precision of the forward pass."),
+        click.option("--allow-pickle", is_flag=True,
+                     help="Load weights that aren't safetensors. They can run code: only from sources you trust."),
+        click.option("--trust-remote-code", is_flag=True,
+                     help="Run the model's own Python code; needs --revision with 40 digits."),
+        click.option("--adapter", metavar="DIR", help="PEFT adapter to put on the model."),
+        click.option("--template", type=click.Path(path_type=Path), metavar="FILE",
+                     help="Chat template (jinja) to use instead of the tokenizer's own."),
+        click.option("--tokenizer", metavar="DIR", help="Tokenizer other than the model's own."),
+        click.option("--revision", metavar="COMMIT", help="Revision of a hub id."),
+        click.option("--model", default="demo", show_default=True, metavar="M",
+                     help="A folder, a hub id (org/name@revision), demo or demo-biased."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+MODEL_FIELDS = (
+    "model", "revision", "tokenizer", "template", "adapter", "trust_remote_code", "allow_pickle",
+    "dtype", "device", "bos",
+)  # fmt: skip

@@ -1,0 +1,25 @@
+"""What goes to stdout and what to stderr, and how errors leave the process."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from pessimal.errors import PessimalError
+
+
+def print_document(document: Mapping[str, Any]) -> None:
+    """Print one JSON document to stdout. NaN and infinity are refused: they aren't JSON."""
+    sys.stdout.write(json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1) + "\n")
+    sys.stdout.flush()
+
+
+def print_error(error: PessimalError, as_json: bool) -> None:
+    """Print an error: to stderr for people, and as a document to stdout where JSON was asked for."""
+    if as_json:
+        print_document(error.document())
+    sys.stderr.write(f"pessimal: {error.message}\n")
+    if error.remedy:
+        sys.stderr.write(f"  {error.remedy}\n")
