@@ -41,9 +41,7 @@ def build_tokenizer(family: str, vocabulary: int = 300) -> Any:
     from transformers import PreTrainedTokenizerFast
 
     encoder = family in ENCODERS
-    specials = (
-        ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"] if encoder else [PAD, BOS, EOS]
-    )
+    specials = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"] if encoder else [PAD, BOS, EOS]
     specials += [] if encoder else [START, END]
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -56,7 +54,7 @@ def build_tokenizer(family: str, vocabulary: int = 300) -> Any:
         show_progress=False,
     )
     syllables = ["".join(three) for three in product("aeioubdgklmnprst", repeat=3)]
-    corpus = (*CORPUS, *syllables) if vocabulary > 400 else CORPUS
+    corpus = (*CORPUS, *syllables) if vocabulary > 340 else CORPUS
     backend.train_from_iterator(corpus, trainer)
     if encoder:
         backend.post_processor = processors.TemplateProcessing(
@@ -85,9 +83,7 @@ def build_tokenizer(family: str, vocabulary: int = 300) -> Any:
         pad_token=PAD,
         additional_special_tokens=[START, END],
     )
-    tokenizer.chat_template = CHATML.replace(
-        "{{ bos }}", "{{ bos_token }}" if has_bos else ""
-    )
+    tokenizer.chat_template = CHATML.replace("{{ bos }}", "{{ bos_token }}" if has_bos else "")
     return tokenizer
 
 
