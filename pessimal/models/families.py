@@ -17,8 +17,9 @@ class Family:
     """Name of the family, as documents show it."""
     model_types: tuple[str, ...]
     """The ``model_type`` values of its configs."""
-    kind: Literal["decoder", "encoder"]
-    """Decoders render a chat template and pool the last token; encoders take a text pair."""
+    kind: Literal["decoder", "encoder", "remote"]
+    """Decoders render a chat template and pool the last token; encoders take a text pair; remote
+    code renders a template and is scored by its own forward only."""
     backbone: str
     """Attribute of the model that holds the backbone."""
     head: str
@@ -44,6 +45,9 @@ FAMILIES: tuple[Family, ...] = (
     Family("bert", ("bert",), "encoder", "bert", "classifier"),
     Family("roberta", ("roberta", "xlm-roberta"), "encoder", "roberta", "classifier.out_proj"),
 )
+
+REMOTE = Family("remote", (), "remote", backbone="", head="")
+"""A model whose own code is run: nothing is known about its inside."""
 
 
 def family_of(model_type: str) -> Family | None:

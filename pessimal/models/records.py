@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,7 +20,8 @@ class ModelRequest:
     """What the user asked to load: the model flags of the command line."""
 
     model: str = "demo"
-    """A local folder, a hub id (``org/name`` or ``org/name@revision``), ``demo`` or ``demo-biased``."""
+    """A local folder, a hub id (``org/name`` or ``org/name@revision``), ``demo`` or
+    ``demo-biased``."""
     revision: str | None = None
     """Revision of a hub id."""
     tokenizer: str | None = None
@@ -88,9 +89,9 @@ class ModelHashes:
         return {key: value for key, value in vars(self).items() if value is not None}
 
 
-@dataclass
-class LoadedModel:
-    """A reward model in memory, verified: its head is the checkpoint's, its template is stable."""
+@dataclass(frozen=True)
+class ModelSource:
+    """A reward model found and read without its weights: enough to plan, render and encode."""
 
     request: ModelRequest
     """What was asked for."""
@@ -98,27 +99,80 @@ class LoadedModel:
     """The model's id as the user names it: a hub id, a folder's path, ``demo``."""
     revision: str | None
     """Resolved commit of a hub id, the declared one of remote code, else None."""
-    module: PreTrainedModel
-    """The model: eval mode, no gradients, on its device."""
-    tokenizer: PreTrainedTokenizerBase
-    """Its tokenizer."""
+    folder: Path
+    """Folder of the config and the weights; the base's under an adapter."""
+    weight_files: tuple[Path, ...]
+    """Every file of weights in `folder`."""
+    adapter: Path | None
+    """Folder of the PEFT adapter, or None."""
+    base: dict[str, str]
+    """Id and revision of an adapter's base; empty without an adapter."""
+    config: Any
+    """The transformers config, with one label and eager attention."""
     family: Family
     """How this architecture is read."""
-    head: torch.nn.Module
-    """The one-output head; takes hidden states."""
     head_key: str
-    """The head's parameter name in the checkpoint, e.g. ``score.weight``."""
+    """The head's parameter name in the checkpoint, e.g. ``score.weight``; empty for remote code."""
     head_shape: tuple[int, ...]
-    """The head's shape."""
+    """The head's shape as the checkpoint has it; empty for remote code."""
+    embedding_rows: int
+    """Rows of the input embedding."""
+    tokenizer: PreTrainedTokenizerBase
+    """Its tokenizer."""
+    tokenizer_folder: Path
+    """Folder the tokenizer was read from."""
     template: str | None
     """The chat template's text; None for text pairs."""
     template_kwargs: dict[str, Any]
     """What is passed to the template beside messages, e.g. a pinned ``date_string``."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know about how it was read, e.g. a pinned date."""
+
+
+@dataclass
+class LoadedModel:
+    """A reward model in memory, verified: its head is the checkpoint's, its template is stable."""
+
+    source: ModelSource
+    """What was found before loading."""
+    module: PreTrainedModel
+    """The model: eval mode, no gradients, on its device."""
+    head: torch.nn.Module
+    """The one-output head; takes hidden states. For remote code, the whole model."""
     hashes: ModelHashes
     """sha256 of its parts."""
-    embedding_rows: int
-    """Rows of the input embedding."""
-    base: dict[str, str] = field(default_factory=dict)
-    """Id and revision of an adapter's base; empty without an adapter."""
-    notes: tuple[str, ...] = ()
-    """What a reader should know about how it was loaded, e.g. a pinned date."""
+
+    @property
+    def request(self) -> ModelRequest:
+        """What was asked for."""
+        return self.source.request
+
+    @property
+    def id(self) -> str:
+        """The model's id as the user names it."""
+        return self.source.id
+
+    @property
+    def revision(self) -> str | None:
+        """Resolved commit of a hub id, the declared one of remote code, else None."""
+        return self.source.revision
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """Its tokenizer."""
+        return self.source.tokenizer
+
+    @property
+    def family(self) -> Family:
+        """How this architecture is read."""
+        return self.source.family
+
+    @property
+    def embedding_rows(self) -> int:
+        """Rows of the input embedding."""
+        return self.source.embedding_rows
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know about how it was loaded."""
+        return self.source.notes
