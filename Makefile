@@ -30,7 +30,7 @@ $(READY): pyproject.toml constraints.txt
 	@mkdir -p .venv && touch .venv/.begun
 	@echo "Setting up .venv (1/3): PyTorch; minutes the first time, seconds later."
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch uv
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt torch uv
 	@echo "Setting up .venv (2/3): everything else; about a minute."
 	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python \
 	  -c constraints.txt -b constraints.txt -e '.[dev]' || { \
