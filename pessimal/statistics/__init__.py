@@ -1,1 +1,1 @@
-
+"""Statistics of scores: ranks, effect sizes, bootstrap, matching, regression, permutation."""
