@@ -1,0 +1,344 @@
+"""Opens a reward model without its weights: what it is, where its parts are, how it is rendered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pessimal.errors import PessimalError, UsageError
+from pessimal.models.checkpoint import (
+    Shapes,
+    embedding_rows,
+    read_json,
+    tensor_shapes,
+    weight_files,
+)
+from pessimal.models.families import FAMILIES, REMOTE, Family, family_of
+from pessimal.models.places import COMMIT, Place, find_place, require_commit, split_name
+from pessimal.models.quiet import quiet_libraries
+from pessimal.models.records import ModelRequest, ModelSource
+from pessimal.models.slot import PROBE_PROMPT, encode_as_text, find_slot
+from pessimal.models.templates import has_tokenizer, open_tokenizer, pin_date, read_template
+
+DEMOS = ("demo", "demo-biased")
+ADAPTER_PREFIX = "base_model.model."
+_HEADLIKE = re.compile(
+    r"(^|[._])(v_head|value_head|score|scores|classifier|reward|head|regression)"
+)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    id: str
+    revision: str | None
+    model: Place
+    adapter: Place | None
+    base: dict[str, str]
+
+
+def open_source(request: ModelRequest, cache: Path) -> ModelSource:
+    """Find a reward model and read all that needs no weights.
+
+    A hub id's files are fetched; a demo's base is converted into `cache` where it isn't there.
+
+    Args:
+        request: the model flags.
+        cache: Pessimal's cache folder.
+
+    Raises:
+        PessimalError: the model is refused; the code and the message say why.
+        UsageError: the flags contradict each other, or name a file that isn't there.
+    """
+    with quiet_libraries():
+        return _open(request, cache)
+
+
+def _open(request: ModelRequest, cache: Path) -> ModelSource:
+    parts = _find_parts(request, cache)
+    folder = parts.model.folder
+    if not (folder / "config.json").is_file():
+        raise PessimalError(
+            "not_a_model_folder",
+            f"{folder} has no config.json, so it isn't a model's folder.",
+            "Name the folder that save_pretrained wrote.",
+        )
+    raw = read_json(folder / "config.json")
+    remote = _check_remote_code(raw, parts, request)
+    family = REMOTE if remote else _find_family(raw)
+    files = weight_files(folder, "model", allow_pickle=request.allow_pickle)
+    shapes = tensor_shapes(files)
+    adapter = parts.adapter.folder if parts.adapter else None
+    learned = _adapter_shapes(adapter, request) if adapter else {}
+    head_key, head_shape = ("", ()) if remote else _find_head(raw, family, shapes, learned, adapter)
+    config = _read_config(folder, raw, adapter, trust=remote)
+    if family.softcap and not config.attn_logit_softcapping:
+        raise PessimalError(
+            "softcap_missing",
+            f"{folder} has no attn_logit_softcapping, which {family.name} was trained with.",
+            "Restore it in config.json (50.0 in the published models).",
+        )
+    tokenizer_folder = _tokenizer_folder(request, folder, adapter)
+    tokenizer = open_tokenizer(tokenizer_folder, trust=remote)
+    source = ModelSource(
+        request=request,
+        id=parts.id,
+        revision=parts.revision,
+        folder=folder,
+        weight_files=files,
+        adapter=adapter,
+        base=parts.base,
+        config=config,
+        family=family,
+        head_key=head_key,
+        head_shape=head_shape,
+        embedding_rows=embedding_rows(shapes, int(config.vocab_size)),
+        tokenizer=tokenizer,
+        tokenizer_folder=tokenizer_folder,
+        template=None,
+        template_kwargs={},
+    )
+    if family.kind != "encoder":
+        template = read_template(request, adapter, tokenizer)
+        pinned = pin_date(tokenizer, template)
+        source = replace(source, template=template, template_kwargs=pinned)
+    return replace(source, notes=_notes(source, raw))
+
+
+def _find_parts(request: ModelRequest, cache: Path) -> _Parts:
+    if request.model in DEMOS:
+        if request.adapter is not None or request.revision is not None:
+            raise UsageError(
+                "demo_flags",
+                f"{request.model} brings its own adapter and has no revisions.",
+                "Leave out --adapter and --revision.",
+            )
+        from pessimal.models.demo import locate
+
+        demo = locate(request.model, cache)
+        return _Parts(
+            request.model,
+            None,
+            Place(demo.base.name, None, demo.base),
+            Place(request.model, None, demo.adapter),
+            {"id": demo.base.name, "revision": ""},
+        )
+    model = _find(request.model, request.revision, request)
+    if request.adapter is not None:
+        # The revision named for the base must be a commit; the adapter's own is in its name.
+        adapter = _find(request.adapter, None, request)
+        named = split_name(request.model, request.revision)[1]
+        return _with_base(adapter, model, named)
+    if (model.folder / "adapter_config.json").is_file():
+        settings = read_json(model.folder / "adapter_config.json")
+        name, revision = settings.get("base_model_name_or_path"), settings.get("revision")
+        if not name:
+            raise PessimalError(
+                "base_unknown",
+                f"The adapter in {model.folder} doesn't name its base model.",
+                "Name it: --model BASE --adapter FOLDER.",
+            )
+        if not Path(name).expanduser().is_dir():
+            _require_pinned(name, split_name(name, revision)[1])
+        return _with_base(model, _find(name, revision, request), revision)
+    return _Parts(model.id, model.revision, model, None, {})
+
+
+def _with_base(adapter: Place, base: Place, named: str | None) -> _Parts:
+    if not Path(base.id).expanduser().is_dir():
+        _require_pinned(base.id, named or base.revision)
+    identity = {"id": base.id, "revision": base.revision or ""}
+    return _Parts(adapter.id, adapter.revision, base, adapter, identity)
+
+
+def _require_pinned(name: str, revision: str | None) -> None:
+    if revision is None or COMMIT.fullmatch(revision) is None:
+        raise PessimalError(
+            "base_not_pinned",
+            f"The adapter's base {name} isn't pinned to a commit, so it can change unseen.",
+            f"Name its 40 digits: --model {name}@COMMIT --adapter FOLDER; or use a local folder.",
+        )
+
+
+def _find(name: str, revision: str | None, request: ModelRequest) -> Place:
+    return find_place(
+        name,
+        revision,
+        remote_code=request.trust_remote_code,
+        allow_pickle=request.allow_pickle,
+    )
+
+
+def _check_remote_code(raw: Mapping[str, Any], parts: _Parts, request: ModelRequest) -> bool:
+    """Whether the model's own code is to be run; refused unless asked for and pinned."""
+    if "auto_map" not in raw:
+        return False
+    if not request.trust_remote_code:
+        raise PessimalError(
+            "remote_code",
+            f"{parts.model.id} brings its own code. Without it a class of the same model type "
+            "would load instead and give other scores.",
+            "Read the code, then pass --trust-remote-code and --revision with its commit.",
+        )
+    require_commit(parts.model.id, split_name(parts.model.id, parts.model.revision)[1])
+    if parts.adapter is not None:
+        raise PessimalError(
+            "adapter_unsupported",
+            f"{parts.model.id} brings its own code, and an adapter can't be verified on it.",
+            "Merge the adapter with the code that trained it, and name the merged model.",
+        )
+    return True
+
+
+def _find_family(raw: Mapping[str, Any]) -> Family:
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES as STOCK,
+    )
+
+    kind = str(raw.get("model_type"))
+    family = family_of(kind)
+    if family is None:
+        known = ", ".join(sorted(name for row in FAMILIES for name in row.model_types))
+        raise PessimalError(
+            "architecture_unknown",
+            f"Reward models of type {kind} aren't known here.",
+            f"Known types: {known}.",
+        )
+    if "quantization_config" in raw:
+        raise PessimalError(
+            "weights_quantized",
+            "The weights are quantised, and the head may be as well.",
+            "Name the model's unquantised weights.",
+        )
+    name = str((raw.get("architectures") or [""])[0])
+    if name.endswith("ForTokenClassification"):
+        raise PessimalError(
+            "process_reward_model",
+            f"{name} scores every step of a text (a process reward model), not a reply.",
+            "Name a model with one score a reply.",
+        )
+    stock = STOCK.get(kind)
+    plain = ("", stock) if isinstance(stock, str) else ("", *(stock or ()))
+    if name not in plain and not name.endswith(("ForCausalLM", "LMHeadModel", "Model")):
+        raise PessimalError(
+            "class_unknown",
+            f"The model was saved by the class {name}, whose way to a score isn't known here: "
+            "it may compare pairs, give several scores, or turn the sign.",
+            f"Name a model of class {stock}, or save it as one.",
+        )
+    return family
+
+
+def _find_head(
+    raw: Mapping[str, Any],
+    family: Family,
+    shapes: Shapes,
+    learned: Shapes,
+    adapter: Path | None,
+) -> tuple[str, tuple[int, ...]]:
+    key = f"{family.head}.weight"
+    shape = learned.get(ADAPTER_PREFIX + key) or shapes.get(key)
+    if shape is None:
+        _refuse_headless(raw, key, shapes, adapter)
+    assert shape is not None
+    if len(shape) != 2 or shape[0] != 1:
+        raise PessimalError(
+            "many_labels",
+            f"The head {key} has {shape[0]} outputs; a reward model has one score.",
+            "Name a model with one output (num_labels=1).",
+        )
+    return key, shape
+
+
+def _refuse_headless(
+    raw: Mapping[str, Any], key: str, shapes: Shapes, adapter: Path | None
+) -> None:
+    name = str((raw.get("architectures") or ["a bare model"])[0])
+    if adapter is not None:
+        task = read_json(adapter / "adapter_config.json").get("task_type")
+        raise PessimalError(
+            "head_missing",
+            f"Neither the adapter (task_type {task}) nor its base holds the head {key}: it would "
+            "be random.",
+            "Save the adapter with task_type SEQ_CLS, or with the head in modules_to_save.",
+        )
+    similar = sorted(
+        other for other in shapes if _HEADLIKE.search(other) and not other.startswith("lm_head")
+    )
+    if not similar and name.endswith(("ForCausalLM", "LMHeadModel")):
+        raise PessimalError(
+            "causal_lm",
+            f"This is a causal language model ({name}), not a reward model: it has no {key}.",
+            "Name a sequence classifier with one output; a generative judge can't be audited here.",
+        )
+    found = f" It holds {', '.join(similar[:3])} instead." if similar else ""
+    raise PessimalError(
+        "head_missing",
+        f"The checkpoint holds no head {key}: it would be random.{found}",
+        "Name the whole reward model, or save its head under that name.",
+    )
+
+
+def _adapter_shapes(adapter: Path, request: ModelRequest) -> Shapes:
+    if not (adapter / "adapter_config.json").is_file():
+        raise PessimalError(
+            "adapter_invalid",
+            f"{adapter} has no adapter_config.json, so it isn't a PEFT adapter.",
+            "Name the folder that PEFT's save_pretrained wrote.",
+        )
+    return tensor_shapes(weight_files(adapter, "adapter_model", allow_pickle=request.allow_pickle))
+
+
+def _read_config(folder: Path, raw: Mapping[str, Any], adapter: Path | None, *, trust: bool) -> Any:
+    from transformers import AutoConfig
+
+    try:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=trust)
+    except Exception as error:
+        raise PessimalError(
+            "config_invalid",
+            f"{folder / 'config.json'} can't be used: {type(error).__name__}: {error}.",
+            "Compare it with the model's source.",
+        ) from None
+    if trust:
+        return config
+    # The head's own shape was checked; a config that doesn't say has two labels by default.
+    config.num_labels = 1
+    config.torch_dtype = None
+    demo = adapter / "demo.json" if adapter else None
+    if demo is not None and demo.is_file():
+        config.num_hidden_layers = min(int(read_json(demo)["layers"]), config.num_hidden_layers)
+    return config
+
+
+def _tokenizer_folder(request: ModelRequest, folder: Path, adapter: Path | None) -> Path:
+    if request.tokenizer is not None:
+        return _find(request.tokenizer, None, request).folder
+    if adapter is not None and has_tokenizer(adapter):
+        return adapter
+    return folder
+
+
+def _notes(source: ModelSource, raw: Mapping[str, Any]) -> tuple[str, ...]:
+    """Verify the reply slot with a probe, and say what a reader should know."""
+    find_slot(source, PROBE_PROMPT)
+    notes = []
+    if source.template_kwargs:
+        notes.append(f"The template's date is pinned: {source.template_kwargs['date_string']}.")
+    if encode_as_text(source, PROBE_PROMPT, " love") == encode_as_text(
+        source, PROBE_PROMPT, "love"
+    ):
+        notes.append("White space around a reply is lost when it is given as text.")
+    own, other = source.config.pad_token_id, source.tokenizer.pad_token_id
+    if own != other:
+        notes.append(f"The config's pad id is {own}, the tokenizer's {other}; scores use neither.")
+    if source.family.kind == "remote":
+        notes.append(
+            "Scores are the first logit of the model's own code; where it pools is unknown."
+        )
+    name = str((raw.get("architectures") or [""])[0])
+    if name.endswith(("ForCausalLM", "LMHeadModel")) and source.adapter is None:
+        notes.append(f"The config names the class {name}; the checkpoint's head is used.")
+    return tuple(notes)
