@@ -1,0 +1,343 @@
+"""Draw the figures that audits declare, as PNG and as SVG.
+
+The SVG takes its ink from the page around it (``currentColor``), so it follows a dark theme, and
+carries its own colours for when it is opened alone.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import textwrap
+import threading
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from pessimal.audit import Figure
+from pessimal.errors import PessimalError
+from pessimal.text import show_text, show_token
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+INK: Final = "#1b1b1f"
+# Okabe and Ito's palette, told apart with any of the common colour-vision deficiencies.
+COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a")
+MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
+DASHES: Final = ("-", "--", "-.", ":")
+MAXIMUM_ROWS: Final = 40
+"""Categories that a figure has room for; the table holds the rest."""
+_RASTER_ABOVE: Final = 2_000
+_STYLE: Final[dict[str, Any]] = {
+    "font.family": ["DejaVu Sans"],
+    "font.size": 9.5,
+    "text.parse_math": False,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": INK,
+    "axes.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.unicode_minus": False,
+    "axes.formatter.use_mathtext": False,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "pessimal",
+    "savefig.dpi": 160,
+}
+_ALONE: Final = (
+    "<style>:root{color:#1b1b1f;background:#fff}@media(prefers-color-scheme:dark)"
+    "{:root{color:#e9e7e2;background:#17171a}}</style>"
+)
+# Matplotlib's settings are one dictionary for the whole process.
+_SETTINGS_LOCK = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A drawn figure."""
+
+    name: str
+    """File name without an ending."""
+    title: str
+    """The question that it answers, safe to show."""
+    caption: str
+    """What to look at, and n; safe to show."""
+    svg: str
+    """A standalone SVG document."""
+    png: bytes
+    """The same as PNG, 160 dots an inch."""
+
+
+def draw(figure: Figure, tables: Mapping[str, pd.DataFrame]) -> Drawing:
+    """Draw one figure from an audit's tables; the same input gives the same bytes.
+
+    Rows whose value is missing or not finite are left out.
+
+    Args:
+        figure: which columns of which table to draw, and how.
+        tables: the tables of the audit's result.
+
+    Raises:
+        PessimalError: the figure names a table or a column that isn't there.
+    """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure as Canvas
+
+    table = _checked(figure, tables)
+    title = _fit(show_text(figure.question, 200))
+    caption = _fit(show_text(figure.caption, 600))
+    settings: dict[Any, Any] = {**mpl.rcParamsDefault, **_STYLE}
+    with _SETTINGS_LOCK, mpl.rc_context(settings):
+        canvas = Canvas(figsize=(7.2, 3.6), layout="constrained")
+        axes = canvas.add_subplot()
+        if len(table):
+            _KINDS[figure.kind](axes, figure, table)
+        else:
+            axes.text(0.5, 0.5, "no finite values", ha="center", transform=axes.transAxes)
+        axes.set_xlabel(_fit(figure.x_label))
+        axes.set_ylabel(_fit(figure.y_label))
+        canvas.suptitle(
+            textwrap.fill(title, 78), x=0.01, ha="left", fontsize=11.5, fontweight="bold"
+        )
+        if caption:
+            canvas.supxlabel(textwrap.fill(caption, 104), x=0.01, ha="left", fontsize=8.5)
+        png, svg = io.BytesIO(), io.StringIO()
+        canvas.savefig(png, format="png", metadata={"Software": None})
+        no_date: Any = {"Date": None, "Creator": None, "Format": None, "Type": None}
+        canvas.savefig(svg, format="svg", metadata=no_date)
+    return Drawing(figure.name, title, caption, _themed(svg.getvalue()), png.getvalue())
+
+
+def _distribution(axes: Axes, figure: Figure, table: pd.DataFrame) -> None:
+    """A ridge a group, with the median and the 1st to 99th percentile."""
+    import numpy as np
+
+    groups = list(_groups(figure, table))[:MAXIMUM_ROWS]
+    everything = table[figure.x].to_numpy(dtype=float)
+    low, high = np.quantile(everything, [0.0005, 0.9995])
+    edges = np.linspace(low, high if high > low else low + 1, 121)
+    middles = (edges[1:] + edges[:-1]) / 2
+    labels: list[str] = []
+    for row, (name, part) in enumerate(groups):
+        values = part[figure.x].to_numpy(dtype=float)
+        height = _smoothed(np.histogram(values, edges)[0].astype(float))
+        base = float(-row)
+        peak = height.max() or 1.0
+        axes.fill_between(middles, base, base + 0.8 * height / peak, color=COLOURS[0], alpha=0.45)
+        first, median, last = np.quantile(values, [0.01, 0.5, 0.99])
+        axes.plot([first, last], [base, base], color=INK, lw=1)
+        axes.plot([median], [base], "o", color=INK, ms=4)
+        labels.append(f"{_label(name)}  (n = {len(values):,})" if name else f"n = {len(values):,}")
+    _categories(axes, labels)
+    axes.set_ylim(-len(groups) + 0.65, 0.95)
+    axes.get_figure().set_figheight(1.7 + 0.42 * len(groups))  # type: ignore[union-attr]
+
+
+def _bars(axes: Axes, figure: Figure, table: pd.DataFrame) -> None:
+    _rows(axes, figure, table, bars=True)
+
+
+def _intervals(axes: Axes, figure: Figure, table: pd.DataFrame) -> None:
+    _rows(axes, figure, table, bars=False)
+
+
+def _rows(axes: Axes, figure: Figure, table: pd.DataFrame, *, bars: bool) -> None:
+    """One row a category, first on top: a bar or a dot, with its interval."""
+    import numpy as np
+
+    value, category = _value_and_category(figure, table)
+    if category is None:
+        table = table.assign(_row=[str(n + 1) for n in range(len(table))])
+        category = "_row"
+    # Rows with the same label and different groups share a line; others never merge.
+    grouped = figure.group is not None and figure.group != category
+    keys = list(dict.fromkeys(table[category]))[:MAXIMUM_ROWS] if grouped else None
+    shown = table[table[category].isin(keys)] if keys is not None else table.head(MAXIMUM_ROWS)
+    groups = list(_groups(figure, shown)) if grouped else [("", shown)]
+    # Groups share a line only where a category is in more than one of them.
+    shared = grouped and bool(shown[category].duplicated().any())
+    height = 0.8 / (len(groups) if shared else 1)
+    for index, (name, part) in enumerate(groups):
+        places = (
+            np.array([keys.index(key) for key in part[category]], dtype=float)
+            if keys is not None
+            else np.arange(len(part), dtype=float)
+        )
+        y = -places + ((len(groups) - 1) / 2 - index) * height * shared
+        values = part[value].to_numpy(dtype=float)
+        colour = COLOURS[index % len(COLOURS)]
+        label = _label(name) if grouped else None
+        if bars:
+            axes.barh(y, values, height=height * 0.9, color=colour, alpha=0.85, label=label)
+        else:
+            marker = MARKERS[index % len(MARKERS)]
+            axes.plot(values, y, marker, color=colour, ms=5, label=label)
+        errors = _errors(figure, part, values)
+        if errors is not None:
+            axes.errorbar(values, y, xerr=errors, fmt="none", ecolor=INK if bars else colour, lw=1)
+    axes.axvline(0, color=INK, lw=0.7, alpha=0.6)
+    _categories(axes, [_label(key) for key in (keys or shown[category])])
+    rows = len(keys or shown)
+    axes.set_ylim(-rows + 0.4, 0.6)
+    axes.get_figure().set_figheight(1.7 + 0.24 * max(rows, rows * len(groups) * 0.5 * shared))  # type: ignore[union-attr]
+    _legend(axes, len(groups))
+
+
+def _scatter(axes: Axes, figure: Figure, table: pd.DataFrame) -> None:
+    groups = list(_groups(figure, table))
+    for index, (name, part) in enumerate(groups):
+        axes.scatter(
+            part[figure.x], part[_y(figure)], s=9, alpha=0.55, linewidths=0,
+            color=COLOURS[index % len(COLOURS)], marker=MARKERS[index % len(MARKERS)],
+            label=_label(name), rasterized=len(table) > _RASTER_ABOVE,
+        )  # fmt: skip
+    _legend(axes, len(groups))
+
+
+def _lines(axes: Axes, figure: Figure, table: pd.DataFrame) -> None:
+    groups = list(_groups(figure, table))
+    for index, (name, part) in enumerate(groups):
+        ordered = part.sort_values(figure.x, kind="stable")
+        colour = COLOURS[index % len(COLOURS)]
+        axes.plot(
+            ordered[figure.x], ordered[_y(figure)], color=colour, lw=1.6, label=_label(name),
+            ls=DASHES[index % len(DASHES)],
+        )  # fmt: skip
+        if figure.low and figure.high:
+            low, high = ordered[figure.low], ordered[figure.high]
+            axes.fill_between(ordered[figure.x], low, high, color=colour, alpha=0.18, lw=0)
+    _legend(axes, len(groups))
+
+
+_KINDS: Final[Mapping[str, Callable[[Axes, Figure, Any], None]]] = {
+    "distribution": _distribution,
+    "bars": _bars,
+    "scatter": _scatter,
+    "intervals": _intervals,
+    "lines": _lines,
+}
+
+
+def _checked(figure: Figure, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """The figure's table, without the rows that can't be drawn."""
+    import numpy as np
+
+    table = tables.get(figure.table)
+    columns = [c for c in (figure.x, figure.y, figure.group, figure.low, figure.high) if c]
+    missing = columns if table is None else [c for c in columns if c not in table.columns]
+    if figure.y is None and figure.kind in ("scatter", "lines"):
+        missing.append("y")
+    if table is None or missing:
+        raise PessimalError(
+            "figure_invalid",
+            f"The figure {figure.name!r} needs the table {figure.table!r} with "
+            f"{', '.join(missing)}.",
+            "Mend the audit that declares it.",
+        )
+    drawn = [c for c in (figure.x, figure.y) if c and _numeric(table, c)]
+    if not drawn:
+        raise PessimalError(
+            "figure_invalid", f"The figure {figure.name!r} has no numeric column to draw.",
+            "Mend the audit that declares it.",
+        )  # fmt: skip
+    finite = np.isfinite(table[drawn].to_numpy(dtype=float)).all(axis=1)
+    kept: pd.DataFrame = table[finite]
+    return kept
+
+
+def _numeric(table: pd.DataFrame, column: str) -> bool:
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype
+
+    return is_numeric_dtype(table[column]) and not is_bool_dtype(table[column])
+
+
+def _value_and_category(figure: Figure, table: pd.DataFrame) -> tuple[str, str | None]:
+    if figure.y is None:
+        return (figure.x, figure.group)
+    # Of two numeric columns the vertical one is the value, as the axes say.
+    if _numeric(table, figure.y):
+        return (figure.y, figure.x)
+    return (figure.x, figure.y)
+
+
+def _groups(figure: Figure, table: pd.DataFrame) -> Iterator[tuple[Hashable, pd.DataFrame]]:
+    """The groups in the order of the table."""
+    if figure.group is None:
+        yield "", table
+        return
+    for name in dict.fromkeys(table[figure.group]):
+        yield name, table[table[figure.group] == name]
+
+
+def _y(figure: Figure) -> str:
+    return figure.y or figure.x
+
+
+def _errors(
+    figure: Figure, part: pd.DataFrame, values: NDArray[np.float64]
+) -> NDArray[np.float64] | None:
+    import numpy as np
+
+    if not (figure.low and figure.high):
+        return None
+    low = values - part[figure.low].to_numpy(dtype=np.float64)
+    high = part[figure.high].to_numpy(dtype=np.float64) - values
+    # Matplotlib refuses negative lengths: an interval that excludes its value has no whisker.
+    lengths: NDArray[np.float64] = np.clip(np.nan_to_num(np.stack([low, high])), 0, None)
+    return lengths
+
+
+def _smoothed(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    import numpy as np
+
+    kernel = np.exp(-0.5 * (np.arange(-6, 7) / 2.0) ** 2)
+    return np.convolve(counts, kernel / kernel.sum(), mode="same")
+
+
+def _categories(axes: Axes, labels: list[str]) -> None:
+    axes.set_yticks([-float(row) for row in range(len(labels))], labels)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+
+
+def _legend(axes: Axes, count: int) -> None:
+    if count > 1:
+        axes.legend(fontsize=8.5, ncols=min(count, 4), loc="lower left", bbox_to_anchor=(0, 1))
+
+
+def _label(name: object) -> str:
+    """A label with the spaces at its ends visible, and those between words left alone."""
+    if not isinstance(name, str):
+        return _fit(str(name))
+    return _fit(re.sub("(?<=[^␣])␣+(?=[^␣])", lambda m: " " * len(m.group()), show_token(name, 32)))
+
+
+def _fit(text: str) -> str:
+    """Text with the characters that the figure's font lacks as code points."""
+    known = _glyphs()
+    return "".join(c if ord(c) in known or c == "\n" else f"U+{ord(c):04X}" for c in text)
+
+
+@cache
+def _glyphs() -> frozenset[int]:
+    from matplotlib import get_data_path
+    from matplotlib.ft2font import FT2Font
+
+    return frozenset(FT2Font(f"{get_data_path()}/fonts/ttf/DejaVuSans.ttf").get_charmap())
+
+
+def _themed(svg: str) -> str:
+    svg = svg[svg.index("<svg") :].replace(INK, "currentColor")
+    svg = svg.replace("'DejaVu Sans'", "system-ui, sans-serif")
+    # The page behind shows through.
+    svg = re.sub(r'(<g id="patch_1">\s*<path [^>]*?style=")fill: #ffffff', r"\1fill: none", svg)
+    svg = re.sub(r'(<g id="patch_2">\s*<path [^>]*?style=")fill: #ffffff', r"\1fill: none", svg)
+    return re.sub(r"(<svg[^>]*>)", lambda match: match.group() + _ALONE, svg, count=1)
