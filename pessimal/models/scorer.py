@@ -1,0 +1,305 @@
+"""Exact scores of replies: the fastest path that agrees with the model's own forward."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pessimal.errors import PessimalError
+from pessimal.models import trunk
+from pessimal.models.batches import Batcher, equal_lengths
+from pessimal.models.prefix import SharedPrefixBackbone
+from pessimal.models.records import LoadedModel, ReplySlot, ScoringPath
+from pessimal.models.selftest import SelfTest, run_self_test
+
+Scores = NDArray[np.float32]
+Ids = Sequence[int]
+
+CORE_FILES = ("prefix.py", "trunk.py", "batches.py", "selftest.py", "scorer.py")
+KEPT_PREFIXES = 4
+
+
+def core_sha256() -> str:
+    """sha256 of the source files that scores depend on."""
+    digest = hashlib.sha256()
+    for name in CORE_FILES:
+        content = (Path(__file__).parent / name).read_bytes()
+        digest.update(f"{name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+class Scorer:
+    """Scores replies under prompts with one loaded model; threads may share it.
+
+    Args:
+        model: the loaded model. It is never changed: replies run through copies of its module
+            tree that share its tensors, in eval mode whatever mode the model is in.
+        path: the path to begin with; by default the fastest that its family allows.
+    """
+
+    def __init__(self, model: LoadedModel, path: ScoringPath | None = None) -> None:
+        self.model = model
+        weight = model.module.get_input_embeddings().weight
+        self.dtype: torch.dtype = weight.dtype
+        self._config: Any = model.module.config.get_text_config()
+        self._decoder = model.family.kind == "decoder" and trunk.is_library_code(model.module)
+        self._reference = trunk.skeleton(model.module)
+        self._pool = trunk.Pooling(model) if self._decoder else None
+        self._lock = threading.Lock()
+        self.batcher = Batcher(self._config, weight.device, weight.dtype)
+        self.use(path or ("shared" if self._decoder else "full"))
+
+    def use(self, path: ScoringPath) -> None:
+        """Take a scoring path; one that the model doesn't bear fails at the first score.
+
+        Raises:
+            PessimalError: ``path_unavailable`` for any but ``full`` where the model is an
+                encoder or runs its own code.
+        """
+        if path != "full" and not self._decoder:
+            raise PessimalError(
+                "path_unavailable",
+                f"The {path} path needs a decoder of the library's own code.",
+                "Use the path `full`.",
+            )
+        self.path: ScoringPath = path
+        self._backbone: Any = None
+        self._prefixes: OrderedDict[tuple[int, ...], Any] = OrderedDict()
+
+    @property
+    def halvings(self) -> tuple[str, ...]:
+        """One sentence for each time that memory ran out and a batch was halved."""
+        return tuple(self.batcher.halvings)
+
+    def score(
+        self, slot: ReplySlot, replies: Sequence[Ids], batch_rows: int | None = None
+    ) -> Scores:
+        """Score replies under a prompt.
+
+        Equal lengths are batched together, so nothing is padded. In float32 a decoder's score of
+        a reply has the same bits whatever the batch size, the order and the other replies.
+
+        Args:
+            slot: the prompt's reply slot.
+            replies: token ids of each reply.
+            batch_rows: rows of a batch, rounded up to a multiple of 16; by default as many as
+                suit the device and its free memory.
+
+        Returns:
+            float32 scores, shape ``[len(replies)]``; NaN or infinite where the model says so.
+
+        Raises:
+            PessimalError: ``token_out_of_range``, ``reply_empty``, ``reply_too_long``, or
+                ``out_of_memory`` with the smallest batch.
+        """
+        tails = [(*reply, *slot.suffix_ids) for reply in replies]
+        return self._score(slot, slot.prefix_ids, tails, batch_rows)
+
+    def score_sequences(
+        self, slot: ReplySlot, sequences: Sequence[Ids], batch_rows: int | None = None
+    ) -> Scores:
+        """Score whole id sequences, as a reply makes when it goes through the template as text.
+
+        Args:
+            slot: the prompt's reply slot; sequences that begin with its prefix share it.
+            sequences: ids of each whole sequence.
+            batch_rows: see `score`.
+
+        Returns:
+            float32 scores, shape ``[len(sequences)]``.
+
+        Raises:
+            PessimalError: as `score`, and ``sequence_unsplit`` where the model takes token types
+                and a sequence doesn't begin with the slot's prefix.
+        """
+        start = len(slot.prefix_ids)
+        shares = np.array(
+            [len(ids) > start and tuple(ids[:start]) == slot.prefix_ids for ids in sequences], bool
+        )
+        if slot.token_types is not None and not shares.all():
+            raise PessimalError(
+                "sequence_unsplit",
+                "A rendered sequence does not begin with its prompt: its token types are unknown.",
+                "Score replies by ids instead of as text.",
+            )
+        scores = np.empty(len(sequences), np.float32)
+        tails = [tuple(sequences[index][start:]) for index in np.flatnonzero(shares)]
+        scores[shares] = self._score(slot, slot.prefix_ids, tails, batch_rows)
+        whole = [tuple(sequences[index]) for index in np.flatnonzero(~shares)]
+        scores[~shares] = self._score(slot, (), whole, batch_rows)
+        return scores
+
+    def reference(self, slot: ReplySlot, reply: Ids) -> float:
+        """The score by the model's own forward on ids, one sequence, in the dtype it has.
+
+        Raises:
+            PessimalError: as `score`.
+        """
+        ids = np.array([(*slot.prefix_ids, *reply, *slot.suffix_ids)], np.int64)
+        self._check(ids)
+        with torch.inference_mode():
+            return float(self.own_forward(slot, self.batcher.to_device(ids))[0])
+
+    def self_test(
+        self, slot: ReplySlot, *, random_tokens: int = 32, max_special: int = 300, seed: int = 0
+    ) -> SelfTest:
+        """Compare the path with the reference, and step down until one agrees.
+
+        Shared prefix, copied cache, full forward: this scorer stays on the first that agrees
+        within the tolerance of `selftest`.
+
+        Args:
+            slot: a prompt's reply slot.
+            random_tokens: how many random tokens to compare, at most 64.
+            max_special: how many of the special tokens to compare at most, lowest ids first.
+            seed: seed of the random tokens.
+
+        Raises:
+            PessimalError: ``scores_not_finite`` or ``scores_constant``, over 64 random and the
+                special tokens; ``self_test_failed`` when not even full forwards agree.
+        """
+        return run_self_test(self, slot, random_tokens, max_special, seed)
+
+    def own_forward(
+        self,
+        slot: ReplySlot,
+        ids: Tensor,
+        mask: Tensor | None = None,
+        module: Any = None,
+    ) -> Tensor:
+        """The one logit of the model's own forward on whole sequences.
+
+        Args:
+            slot: tells the token types where the model takes them.
+            ids: ``[B, n]``.
+            mask: the attention mask where `ids` is padded on the right.
+            module: a `trunk.skeleton` of the model to run instead of the model.
+
+        Returns:
+            float32 ``[B]``.
+
+        Raises:
+            PessimalError: ``no_logits``, the forward doesn't return one logit a sequence.
+        """
+        mask = torch.ones_like(ids) if mask is None else mask
+        given = {"input_ids": ids, "attention_mask": mask}
+        if slot.token_types is not None:
+            given["token_type_ids"] = _token_types(slot, mask)
+        output = (self._reference if module is None else module)(**given)
+        logits = getattr(output, "logits", None)
+        if logits is None or logits.numel() != len(ids):
+            raise PessimalError(
+                "no_logits",
+                f"{type(self.model.module).__name__} does not return one logit a sequence.",
+                "Only models whose forward returns `logits` of shape [batch, 1] can be scored.",
+            )
+        scores: Tensor = logits.reshape(len(ids)).float()
+        return scores
+
+    @torch.inference_mode()
+    def _score(
+        self,
+        slot: ReplySlot,
+        prefix: tuple[int, ...],
+        tails: Sequence[tuple[int, ...]],
+        batch_rows: int | None,
+    ) -> Scores:
+        self._check(np.array([prefix], np.int64))
+        scores = np.empty(len(tails), np.float32)
+        for indexes in equal_lengths(tails, self._config.pad_token_id):
+            ids = np.array([tails[index] for index in indexes], np.int64)
+            self._check(ids, len(prefix))
+            path, run = self._runner(slot, prefix, ids)
+            rows = batch_rows or self.batcher.rows(path, len(prefix), ids.shape[1])
+            scores[indexes] = self.batcher.run(run, ids, rows)
+        return scores
+
+    def _runner(
+        self, slot: ReplySlot, prefix: tuple[int, ...], ids: NDArray[np.int64]
+    ) -> tuple[ScoringPath, Callable[[Tensor], Tensor]]:
+        """What scores a batch of equally long tails ``[B, T]``, and the path that it takes."""
+        pool = self._pool
+        # The library pools the last id that isn't the pad. Of a tail that ends in the pad, only
+        # the model's own forward tells which position that is.
+        if pool is None or ids[0, -1] == self._config.pad_token_id:
+            start = torch.tensor(prefix, dtype=torch.long, device=self.batcher.device)
+            return "full", lambda tails: self.whole(
+                slot, torch.cat([start.expand(len(tails), -1), tails], dim=1)
+            )
+        if not prefix:
+            whole = trunk.FullBackbone(trunk.headless(self.model), self.model.family)
+            nothing = torch.empty(0, dtype=torch.long, device=self.batcher.device)
+            return "full", lambda tails: pool(whole.last_hidden(nothing, tails))
+        backbone, recorded = self._recorded(prefix)
+        return self.path, lambda tails: pool(backbone.last_hidden(recorded, tails))
+
+    def whole(self, slot: ReplySlot, ids: Tensor, module: Any = None) -> Tensor:
+        """`own_forward` without padding, row by row where the model has no pad to batch with."""
+        if self.model.family.kind == "decoder" and self._config.pad_token_id is None:
+            rows = [self.own_forward(slot, row[None], module=module) for row in ids]
+            return torch.cat(rows)
+        return self.own_forward(slot, ids, module=module)
+
+    def _recorded(self, prefix: tuple[int, ...]) -> tuple[Any, Any]:
+        """The path's backbone and what it keeps of a prefix; the last few are kept."""
+        with self._lock:
+            if self._backbone is None:
+                kinds = {
+                    "shared": SharedPrefixBackbone,
+                    "copied": trunk.CopiedCacheBackbone,
+                    "full": trunk.FullBackbone,
+                }
+                self._backbone = kinds[self.path](trunk.headless(self.model), self.model.family)
+            if prefix not in self._prefixes:
+                ids = torch.tensor(prefix, dtype=torch.long, device=self.batcher.device)
+                self._prefixes[prefix] = self._backbone.record(ids)
+            self._prefixes.move_to_end(prefix)
+            if len(self._prefixes) > KEPT_PREFIXES:
+                self._prefixes.popitem(last=False)
+            return self._backbone, self._prefixes[prefix]
+
+    def _check(self, ids: NDArray[np.int64], before: int = 0) -> None:
+        """Refuse ids without an embedding row and sequences that the model can't hold.
+
+        Args:
+            ids: ``[n, T]``.
+            before: number of ids in front of them.
+        """
+        rows = self.model.embedding_rows
+        outside = ids[(ids < 0) | (ids >= rows)]
+        if outside.size:
+            raise PessimalError(
+                "token_out_of_range",
+                f"Token id {outside[0]} has no row in the model's embedding of {rows} rows.",
+                "Check that the tokenizer is the model's own.",
+            )
+        limit = getattr(self._config, "max_position_embeddings", None)
+        length = before + ids.shape[1]
+        if limit is not None and length > limit:
+            raise PessimalError(
+                "reply_too_long",
+                f"Prompt and reply have {length} ids, the model holds {limit}.",
+                "Shorten the prompt or the reply; nothing is cut off silently.",
+            )
+
+
+def _token_types(slot: ReplySlot, mask: Tensor) -> Tensor:
+    """Token types of right-padded sequences that begin with the slot's prefix, like `mask`."""
+    assert slot.token_types is not None
+    prefix = slot.prefix_types or (slot.token_types[0],) * len(slot.prefix_ids)
+    reply, suffix = slot.token_types[1:]
+    types = torch.full_like(mask, reply)
+    types[:, : len(prefix)] = torch.tensor(prefix, device=mask.device)
+    for row, length in enumerate(mask.sum(1).tolist()):
+        types[row, length - len(slot.suffix_ids) : length] = suffix
+        types[row, length:] = 0
+    return types
