@@ -149,22 +149,25 @@ class BlockStore:
         write_file(self.block_path(key), content, code="cache_not_writable", remedy=_REMEDY)
         return Block(scores, halvings, digest)
 
-    def put_manifest(self, manifest: Mapping[str, object]) -> Path:
+    def manifest_path(self, prompt_id: str, keys: Sequence[str]) -> Path:
+        """The manifest's file of a sweep under a prompt whose blocks have these keys."""
+        name = canonical_sha256({"prompt_id": prompt_id, "keys": list(keys)})
+        return self.folder / "manifests" / f"{name}.json"
+
+    def put_manifest(self, path: Path, manifest: Mapping[str, object]) -> None:
         """Write the manifest of a finished sweep, after its last block.
 
         Args:
-            manifest: plain JSON; ``keys`` name the blocks in order, and the file is named by them.
+            path: its `manifest_path`.
+            manifest: plain JSON.
 
         Raises:
             PessimalError: ``disk_full`` or ``cache_not_writable``.
         """
-        name = canonical_sha256({"keys": manifest["keys"], "prompt": manifest.get("prompt_id")})
-        path = self.folder / "manifests" / f"{name}.json"
         content = json.dumps(manifest, sort_keys=True, indent=1).encode() + b"\n"
         write_file(path, content, code="cache_not_writable", remedy=_REMEDY)
         remove_stale(self.folder / "blocks", "*/")
         remove_stale(self.folder / "manifests")
-        return path
 
 
 def canonical_sha256(value: object) -> str:
