@@ -314,7 +314,7 @@ def _add_own_values(weights: Tensor, value: Tensor, out: Tensor) -> None:
         out += torch.matmul(weights.transpose(0, 1), values).transpose(1, 2)
         return
     grouped = out.view(rows, asked, kv_heads, group, dim)
-    by_row = weights.permute(1, 2, 0, 3).unflatten(2, (kv_heads, group))
+    by_row = weights.permute(1, 2, 0, 3).reshape(rows, asked, kv_heads, group, own)
     for position in range(own):
         seen_from = max(0, position - (own - asked))
         grouped[:, seen_from:].addcmul_(

@@ -48,7 +48,7 @@ class Scorer:
 
     def __init__(self, model: LoadedModel, path: ScoringPath | None = None) -> None:
         self.model = model
-        weight = model.module.get_input_embeddings().weight
+        weight: Any = model.module.get_input_embeddings().weight
         self.dtype: torch.dtype = weight.dtype
         self._config: Any = model.module.config.get_text_config()
         self._decoder = model.family.kind == "decoder" and trunk.is_library_code(model.module)
@@ -132,9 +132,10 @@ class Scorer:
                 "Score replies by ids instead of as text.",
             )
         scores = np.empty(len(sequences), np.float32)
-        tails = [tuple(sequences[index][start:]) for index in np.flatnonzero(shares)]
+        pairs = list(zip(sequences, shares.tolist(), strict=True))
+        tails = [tuple(ids[start:]) for ids, shared in pairs if shared]
         scores[shares] = self._score(slot, slot.prefix_ids, tails, batch_rows)
-        whole = [tuple(sequences[index]) for index in np.flatnonzero(~shares)]
+        whole = [tuple(ids) for ids, shared in pairs if not shared]
         scores[~shares] = self._score(slot, (), whole, batch_rows)
         return scores
 

@@ -56,17 +56,18 @@ class Pooling:
 
     def __call__(self, hidden: Tensor) -> Tensor:
         """Scores, float32 ``[B]``, of the last layer's outputs ``[B, hidden]``."""
-        normed = self._norm(hidden.float())
+        normed: Tensor = self._norm(hidden.float())
         if isinstance(self._head, nn.Linear):
             # A matrix-vector product's order of sums depends on the number of rows.
             scores = (normed * self._head.weight[0]).sum(-1)
             return scores if self._head.bias is None else scores + self._head.bias[0]
-        scores = self._head(normed)
-        return scores.reshape(len(hidden))
+        output: Tensor = self._head(normed)
+        return output.reshape(len(hidden))
 
 
 def _float32(module: nn.Module) -> nn.Module:
-    return skeleton(module, torch.float32)
+    copied: nn.Module = skeleton(module, torch.float32)
+    return copied
 
 
 def headless(model: LoadedModel) -> Any:
