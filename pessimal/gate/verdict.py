@@ -169,9 +169,9 @@ def _weigh_side(
     if value <= limit:
         more = _n_needed(n, high - value, limit - value)
         return "WARN", f"{evidence}: {inside}, but the interval is partly {beyond}; {more}."
-    if low > limit:
+    if noise_floor is not None and value - noise_floor <= limit:
         return "INCONCLUSIVE", (
-            f"{evidence}: {wholly}{beyond}, but by no more than the noise floor "
+            f"{evidence}: {beyond}, but by no more than the noise floor "
             f"{noise_floor:.3g}; no n settles that, only a lower noise floor (more prompts) does."
         )
     more = _n_needed(n, value - low, value - limit)
@@ -180,7 +180,8 @@ def _weigh_side(
 
 def _n_needed(n: int, half_width: float, distance: float) -> str:
     # An interval's width goes with 1 / sqrt(n).
-    needed = n * (half_width / distance) ** 2 if distance > 0 else math.inf
+    ratio = half_width / distance if distance > 0 else math.inf
+    needed = n * ratio * ratio
     if needed > 1e12:
         return "no practical n would tell, the value lies at the bound"
     return f"it would take n of about {max(n + 1, math.floor(needed) + 1):,} to tell"
