@@ -1,0 +1,154 @@
+"""Write an audit as one HTML file that needs nothing else and runs nothing but its own script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pessimal.errors import PessimalError
+from pessimal.reports.intervals import draw_interval
+from pessimal.reports.svg import embed
+from pessimal.reports.tokens import json_for_html, pack_vocabulary, prompt_tokens
+from pessimal.reports.view import (
+    as_text_summary,
+    flatten,
+    group_metrics,
+    join_rules,
+    number,
+    reply_parts,
+    summarise,
+    table_preview,
+    word_lists,
+)
+from pessimal.text import show_text, show_token
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TEMPLATES: Final = Path(__file__).parent / "templates"
+TOKENS_LISTED: Final = 20
+
+
+def write_report(
+    document: Mapping[str, Any],
+    tables: Mapping[str, pd.DataFrame],
+    vocabulary: pd.DataFrame | None,
+    figures: Mapping[str, str],
+    path: Path,
+    *,
+    words: pd.DataFrame | None = None,
+    as_text: pd.DataFrame | None = None,
+) -> None:
+    """Write the report of one audit.
+
+    Args:
+        document: the audit document. Beside what every document has, the report shows ``prompts``
+            (``id text framing``), ``word_lists`` (``name items sha256``), ``command`` and ``notes``
+            where they are there.
+        tables: the audits' tables, most telling rows first, by ``<audit>/<table>``.
+        vocabulary: the score table, or None when none was made.
+        figures: SVG documents by name, in the order to show them.
+        path: the file to write; it appears whole or not at all.
+        words: the word table.
+        as_text: the sample scored as text: ``token_id prompt score text_score reason``.
+
+    Raises:
+        PessimalError: the file can't be written.
+    """
+    page = render_report(document, tables, vocabulary, figures, words=words, as_text=as_text)
+    _write(path, page)
+
+
+def render_report(
+    document: Mapping[str, Any],
+    tables: Mapping[str, pd.DataFrame],
+    vocabulary: pd.DataFrame | None,
+    figures: Mapping[str, str],
+    *,
+    words: pd.DataFrame | None = None,
+    as_text: pd.DataFrame | None = None,
+) -> str:
+    """The report as text; see `write_report`."""
+    import jinja2
+    from markupsafe import Markup
+
+    script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
+    style = (TEMPLATES / "report.css").read_text(encoding="utf-8")
+    model: Mapping[str, Any] = document.get("model") or {}
+    prompts: Sequence[Mapping[str, Any]] = document.get("prompts") or []
+    tokens = [] if vocabulary is None else prompt_tokens(vocabulary, prompts, TOKENS_LISTED)
+    packed = None
+    if vocabulary is not None and tokens:
+        meta, data = pack_vocabulary(vocabulary, tokens)
+        packed = {"meta": Markup(json_for_html(meta)), "data": Markup(data), **meta}
+    # Safe by construction: our own files, escaped JSON, base64 and SVG that `embed` has rebuilt.
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.ChainableUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalize,
+    )
+    environment.filters.update(number=number, token=show_token)
+    return environment.get_template("report.html.j2").render(
+        style=Markup(style),
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode(),
+        document=document,
+        model=model,
+        summary=summarise(document),
+        rules=join_rules(document),
+        draw_interval=lambda rule: Markup(draw_interval(rule)),
+        audits=document.get("audits") or [],
+        metrics=group_metrics(document),
+        loaded=flatten(model, skip=("rendered", "notes")),
+        rendered=reply_parts(str(model.get("rendered") or "")),
+        notes=[*(model.get("notes") or []), *(document.get("notes") or [])],
+        tokens=tokens,
+        packed=packed,
+        figures=[Markup(embed(name, svg)) for name, svg in figures.items()],
+        searches=document.get("searches") or [],
+        as_text=as_text_summary(as_text, vocabulary),
+        words=word_lists(document, words),
+        tables={name: table_preview(table) for name, table in tables.items()},
+        facts=flatten({k: document.get(k) or {} for k in ("versions", "timings", "artifacts")}),
+    )
+
+
+def _finalize(value: object) -> object:
+    """Every value of the template: text is made safe to show, absent ones are a dash."""
+    from markupsafe import Markup
+
+    if isinstance(value, Markup):
+        return value
+    if value is None:
+        return "–"
+    return show_text(value, 4000) if isinstance(value, str) else value
+
+
+def _write(path: Path, page: str) -> None:
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
+        ) as file:
+            temporary = Path(file.name)
+            file.write(page)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except OSError as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        raise PessimalError(
+            "report_not_written", f"The report {path} can't be written: {error.strerror}.",
+            "Name another file, or make room.",
+        ) from error  # fmt: skip
