@@ -57,11 +57,13 @@ test: $(READY) ## Run the tests; under ten minutes on two cores
 	@$(BIN)/python -m pytest -m "$(FAST)"
 
 lint: $(READY) ## Check style, types, floors and files
-	@$(BIN)/ruff check .
-	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-logo
-	@$(BIN)/python -m pytest -q tests/house/test_files.py
+	@failed=; \
+	$(BIN)/ruff check . || failed=1; \
+	$(BIN)/ruff format --check . || failed=1; \
+	$(BIN)/mypy || failed=1; \
+	$(BIN)/lint-imports --no-logo || failed=1; \
+	$(BIN)/python -m pytest -q tests/house/test_files.py || failed=1; \
+	[ -z "$$failed" ]
 
 bench: $(READY) ## Measure the sweep on this machine; wants a quiet one
 	@$(BIN)/python benchmarks/sweep.py
