@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -25,18 +24,13 @@ _PREVIEW_ROWS: Final = 30
 
 def number(value: object) -> str:
     """A number to read: four significant digits, a dash when there is none."""
-    if isinstance(value, bool) or value is None:
-        return "–" if value is None else str(value)
+    if value is None:
+        return "–"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return show_text(value, 200)
     if isinstance(value, int):
         return f"{value:,}"
-    if not isinstance(value, float):
-        return show_text(value, 200)
-    if not math.isfinite(value):
-        return str(value)
-    if value == 0 or 1e-3 <= abs(value) < 1e5:
-        digits = 0 if abs(value) >= 1e4 else max(0, 3 - math.floor(math.log10(abs(value) or 1)))
-        return f"{value:,.{min(digits, 4)}f}"
-    return f"{value:.3g}"
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
 def bound_text(bound: Mapping[str, Any] | None) -> str:
