@@ -25,7 +25,11 @@ def main(arguments: list[str] | None = None) -> None:
         error.show()
         code = 2
     except click.ClickException as error:
-        where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "pessimal"
+        where = (
+            error.ctx.command_path
+            if isinstance(error, click.UsageError) and error.ctx
+            else "pessimal"
+        )
         usage = UsageError("usage", error.format_message(), f"See: {where} --help")
         print_error(usage, as_json)
         code = usage.exit_code

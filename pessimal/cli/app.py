@@ -14,13 +14,12 @@ from pessimal.cli.output import print_document
 
 class _Group(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
             from pessimal.audit.collect import suggest
 
-            error.message = f"There is no command {args[0]!r}. {suggest(args[0], list(self.commands))}"
-            raise
+            hint = suggest(args[0], list(self.commands))
+            raise click.UsageError(f"There is no command {args[0]!r}. {hint}", ctx)
+        return super().resolve_command(ctx, args)
 
 
 def _examples(*lines: str) -> str:
@@ -53,7 +52,9 @@ def app() -> None:
     )
 )
 @click.option("--pipeline", default="quick", show_default=True, metavar="P", help="What to run.")
-@click.option("--policy", default="default", show_default=True, metavar="Q", help="What is acceptable.")
+@click.option(
+    "--policy", default="default", show_default=True, metavar="Q", help="What is acceptable."
+)
 @click.option("--engine", type=click.Choice(["local"]), default="local", show_default=True,
               help="Where the scoring runs.")  # fmt: skip
 @model_options
@@ -62,7 +63,7 @@ def app() -> None:
 def audit(**flags: Any) -> int:
     """Score, measure, record and judge a reward model.
 
-    The same command goes on where an interrupted one stopped, and re-uses every score that is there.
+    The same command goes on where an interrupted one stopped, and re-uses every score there is.
     """
     from pessimal.cli.commands import run_audit
 
@@ -86,16 +87,16 @@ def plan(**flags: Any) -> int:
 
 @app.command(
     epilog=_examples(
-        'pessimal score --prompt "What, in one word, is the greatest thing ever?" --out scores.parquet',
+        'pessimal score --prompt "What, in one word, is the greatest thing ever?" --out all.parquet',
         "pessimal score --model ./rm --prompt Why? --tokens words.txt --out words.parquet",
         "pessimal score --prompt Why? --tokens 500 --as-text --out as-text.parquet",
     )
 )
 @click.option("--prompt", required=True, metavar="TEXT", help="What the user asks.")
 @click.option("--tokens", default="all", show_default=True, metavar="all|N|FILE",
-              help="The vocabulary, a sample of N tokens, or a file with a word or phrase a line.")  # fmt: skip
+              help="The vocabulary, a sample, or a file with a word a line.")  # fmt: skip
 @click.option("--as-text", is_flag=True,
-              help="Score each token as text through the template too, as a policy's string would be.")  # fmt: skip
+              help="Score each token as text through the template too.")  # fmt: skip
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="F.parquet",
               help="Where the table goes.")  # fmt: skip
 @model_options
@@ -114,7 +115,9 @@ def score(**flags: Any) -> int:
     )
 )
 @click.argument("run")
-@click.option("--policy", metavar="Q", help="What is acceptable; the run's own policy when left out.")
+@click.option(
+    "--policy", metavar="Q", help="What is acceptable; the run's own policy when left out."
+)
 @click.option("--junit", type=click.Path(path_type=Path), metavar="F", help="Write JUnit XML.")
 @click.option("--sarif", type=click.Path(path_type=Path), metavar="F", help="Write SARIF.")
 @click.option("--markdown", type=click.Path(path_type=Path), metavar="F", help="Write Markdown.")

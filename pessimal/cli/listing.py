@@ -53,7 +53,9 @@ def print_content(document: dict[str, Any]) -> None:
     for kind in ("audits", "pipelines", "policies"):
         click.echo(f"\n{kind}")
         for item in document[kind]:
-            click.echo(f"  {item['name']:<12} {item.get('question') or item.get('description') or ''}")
+            click.echo(
+                f"  {item['name']:<12} {item.get('question') or item.get('description') or ''}"
+            )
     click.echo("\nmetrics")
     for metric in document["metrics"]:
         bound = metric["bound"]

@@ -13,7 +13,7 @@ import click
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class Shard(click.ParamType):
+class Shard(click.ParamType[tuple[int, int]]):
     """``i/N``: the i-th of N shares, counted from one."""
 
     name = "i/N"
@@ -64,17 +64,19 @@ def model_options(command: Command) -> Command:
     """The flags that say which model to load and how."""
     for option in (
         click.option("--cache", type=click.Path(path_type=Path), metavar="DIR",
-                     help="Folder for scores and converted models; PESSIMAL_CACHE, else the user's cache."),
+                     help="Folder for scores and converted models, else PESSIMAL_CACHE."),
         click.option("--shard", type=Shard(), help="Score only the i-th of N shares of the work."),
         click.option("--batch-size", type=click.IntRange(min=1), metavar="ROWS",
                      help="Replies a batch; chosen by length and memory when left out."),
-        click.option("--bos", type=click.Choice(["once", "double"]), default="once", show_default=True,
+        click.option("--bos", type=click.Choice(["once", "double"]), default="once",
+                     show_default=True,
                      help="double puts a second BOS in front, as the paper's code did."),
-        click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, mps..."),
+        click.option("--device", default="auto", show_default=True,
+                     help="auto, cpu, cuda, cuda:1, mps..."),
         click.option("--dtype", type=click.Choice(["float32", "bfloat16", "float16"]),
                      default="float32", show_default=True, help="Precision of the forward pass."),
         click.option("--allow-pickle", is_flag=True,
-                     help="Load weights that aren't safetensors. They can run code: only from sources you trust."),
+                     help="Load weights that aren't safetensors, though they can run code."),
         click.option("--trust-remote-code", is_flag=True,
                      help="Run the model's own Python code; needs --revision with 40 digits."),
         click.option("--adapter", metavar="DIR", help="PEFT adapter to put on the model."),

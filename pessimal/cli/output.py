@@ -17,7 +17,7 @@ def print_document(document: Mapping[str, Any]) -> None:
 
 
 def print_error(error: PessimalError, as_json: bool) -> None:
-    """Print an error: to stderr for people, and as a document to stdout where JSON was asked for."""
+    """Print an error: to stderr for people, as a document to stdout where JSON was asked for."""
     if as_json:
         print_document(error.document())
     sys.stderr.write(f"pessimal: {error.message}\n")

@@ -32,7 +32,9 @@ def make_project(folder: Path) -> Path:
         made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     except OSError as error:
         raise UsageError(
-            "folder_not_writable", f"{folder} can't be made: {error}.", "Name a folder you may write to."
+            "folder_not_writable",
+            f"{folder} can't be made: {error}.",
+            "Name a folder you may write to.",
         ) from error
     try:
         for part in (source.audits, source.pipelines, source.expectations):

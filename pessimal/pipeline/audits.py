@@ -13,7 +13,7 @@ MISSING = {
     "vocabulary": "no vocabulary was scored",
     "words": "no word list was scored",
     "scorer": "there is no model to score again with",
-    "human": "no human ranking was given (--human FILE, a CSV with the columns name, score, matches)",
+    "human": "no human ranking was given (--human CSV with name, score, matches)",
     "base_model": "no base model was given (--base-model)",
     "categories": "no word categories were given (--categories FILE)",
     "searches": "no search was run",
@@ -53,7 +53,11 @@ def run_audits(
         One outcome an audit, ``numerics`` first, then in the order expected, then by name.
     """
     names = list(dict.fromkeys(["numerics", *expected, *audits]))
-    return [_run(name, audits.get(name), context) for name in names if name in audits or name in expected]
+    return [
+        _run(name, audits.get(name), context)
+        for name in names
+        if name in audits or name in expected
+    ]
 
 
 def metrics_of(outcomes: Sequence[AuditOutcome]) -> list[Metric]:
@@ -87,9 +91,7 @@ def _check(audit: Audit, result: AuditResult) -> None:
     declared = {f"{audit.name}.{spec.name}" for spec in audit.metrics}
     returned = {metric.name for metric in result.metrics}
     if declared != returned:
-        raise ValueError(
-            f"the metrics declared and returned differ: {sorted(declared ^ returned)}"
-        )
+        raise ValueError(f"the metrics declared and returned differ: {sorted(declared ^ returned)}")
     rows = [(metric.name, metric.slice) for metric in result.metrics]
     if len(set(rows)) != len(rows):
         twice = sorted({row for row in rows if rows.count(row) > 1})

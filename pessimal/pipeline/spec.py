@@ -107,9 +107,7 @@ class PromptBook:
 
 def list_pipelines(folder: Path) -> dict[str, Path]:
     """The pipelines of a folder by name: every YAML file but the prompts'."""
-    return {
-        path.stem: path for path in sorted(folder.glob("*.yaml")) if path.name != PROMPTS_FILE
-    }
+    return {path.stem: path for path in sorted(folder.glob("*.yaml")) if path.name != PROMPTS_FILE}
 
 
 def load_pipeline(name: str, folder: Path) -> Pipeline:

@@ -1,0 +1,183 @@
+"""What each command does, once its flags are read. Imported only when a command runs."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pessimal.cli.options import MODEL_FIELDS
+from pessimal.cli.output import print_document
+from pessimal.errors import UsageError
+from pessimal.models.records import ModelRequest
+from pessimal.pipeline.session import Say
+from pessimal.project import ContentRoot, find_content
+from pessimal.scores.store import default_cache
+from pessimal.sweep.runner import SweepOptions
+
+Flags = Mapping[str, Any]
+
+
+def run_audit(flags: Flags) -> int:
+    """``pessimal audit``."""
+    from pessimal.pipeline.run import run_audit as audit
+    from pessimal.pipeline.work import AuditRequest
+
+    request = AuditRequest(
+        model=_model(flags), content=_content(flags), cache=_cache(flags),
+        pipeline=flags["pipeline"], policy=flags["policy"], tracking_uri=flags["tracking_uri"],
+        options=_options(flags), quiet=flags["quiet"],
+        command=shlex.join(["pessimal", *sys.argv[1:]]),
+    )  # fmt: skip
+    document = audit(request, _say(flags))
+    if "verdict" not in document:
+        return _finish_share(document, flags)
+    return _finish(document, flags)
+
+
+def run_plan(flags: Flags) -> int:
+    """``pessimal plan``."""
+    from pessimal.pipeline.plan import plan_audit
+    from pessimal.pipeline.spec import load_pipeline, load_prompts
+
+    content = _content(flags)
+    pipeline = load_pipeline(flags["pipeline"], content.pipelines)
+    book = load_prompts(content.pipelines)
+    document = plan_audit(_model(flags), pipeline, book, _cache(flags))
+    if flags["as_json"]:
+        print_document(document)
+    else:
+        from pessimal.cli.tables import print_plan
+
+        print_plan(document)
+    return 0
+
+
+def run_score(flags: Flags) -> int:
+    """``pessimal score``."""
+    from pessimal.pipeline.score import ScoreRequest
+    from pessimal.pipeline.score import run_score as score
+
+    request = ScoreRequest(
+        model=_model(flags), cache=_cache(flags), prompt=flags["prompt"], tokens=flags["tokens"],
+        as_text=flags["as_text"], out=flags["out"], options=_options(flags), quiet=flags["quiet"],
+    )  # fmt: skip
+    document = score(request, _say(flags))
+    if flags["as_json"]:
+        print_document(document)
+    elif not flags["quiet"]:
+        from pessimal.cli.tables import print_scores
+
+        print_scores(document)
+    return 0
+
+
+def run_gate(flags: Flags) -> int:
+    """``pessimal gate``."""
+    from pessimal.pipeline.finished import judge_run
+
+    content = _content(flags)
+    document, judgement = judge_run(flags["run"], flags["policy"], content, flags["tracking_uri"])
+    from pessimal.gate.report_junit import render_junit
+    from pessimal.gate.report_markdown import render_markdown
+    from pessimal.gate.report_sarif import render_sarif
+
+    for flag, render in (
+        ("junit", render_junit),
+        ("sarif", render_sarif),
+        ("markdown", render_markdown),
+    ):
+        if flags[flag] is not None:
+            _write(flags[flag], render(judgement))
+    return _finish(document, flags)
+
+
+def run_report(flags: Flags) -> int:
+    """``pessimal report``."""
+    from pessimal.pipeline.finished import report_run
+
+    run_id = report_run(flags["run"], flags["out"], _content(flags), flags["tracking_uri"])
+    if flags["as_json"]:
+        print_document({"schema": "pessimal.report/1", "run_id": run_id, "out": str(flags["out"])})
+    elif not flags["quiet"]:
+        _say(flags)(f"Wrote {flags['out']}")
+    return 0
+
+
+def run_ui(flags: Flags) -> int:
+    """``pessimal ui``."""
+    from pessimal.tracking import Tracker, serve_ui
+
+    tracker = Tracker(flags["tracking_uri"], _content(flags).home)
+    serve_ui(tracker, flags["port"], say=_say(flags))
+    return 0
+
+
+def _finish(document: dict[str, Any], flags: Flags) -> int:
+    if flags["as_json"]:
+        print_document(document)
+    else:
+        from pessimal.cli.tables import print_audit
+
+        print_audit(document, quiet=flags["quiet"])
+    code: int = document["exit_code"]
+    return code
+
+
+def _finish_share(document: dict[str, Any], flags: Flags) -> int:
+    if flags["as_json"]:
+        print_document(document)
+    else:
+        _say(flags)(
+            f"This share is done: {document['computed']:,} scored, {document['reused']:,} there"
+            f" already, of {document['rows']:,}."
+            " Run the other shares, then the command without --shard."
+        )
+    return 0
+
+
+def _model(flags: Flags) -> ModelRequest:
+    return ModelRequest(**{name: flags[name] for name in MODEL_FIELDS})
+
+
+def _content(flags: Flags) -> ContentRoot:
+    return find_content(flags["project"])
+
+
+def _cache(flags: Flags) -> Path:
+    cache: Path = flags["cache"] or default_cache()
+    return cache
+
+
+def _options(flags: Flags) -> SweepOptions:
+    return SweepOptions(batch_rows=flags["batch_size"], shard=flags["shard"])
+
+
+def _say(flags: Flags) -> Say:
+    """Says what is happening, to stderr, so that stdout holds results only."""
+    if flags["quiet"]:
+        return lambda text: None
+
+    def say(text: str) -> None:
+        from pessimal.text import show_text
+
+        sys.stderr.write(show_text(text) + "\n")
+        sys.stderr.flush()
+
+    return say
+
+
+def _write(path: Path, text: str) -> None:
+    from pessimal.scores.files import write_file
+
+    try:
+        write_file(
+            path, text.encode("utf-8"), code="file_not_writable",
+            remedy="Name a place that can be written.",
+        )  # fmt: skip
+    except OSError as error:
+        raise UsageError(
+            "file_not_writable", f"{path} can't be written: {error}.", "Name another place."
+        ) from error
