@@ -11,6 +11,7 @@ import json
 import math
 import os
 import sys
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -227,7 +228,10 @@ def _aggregate(check: str, bound: Bound) -> tuple[str, dict[str, Any]]:
 def _expectations() -> Any:
     # Read by releases of Great Expectations that still send usage statistics.
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
-    import great_expectations
+    with warnings.catch_warnings():
+        # Its own dependencies import modules that Python has deprecated.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import great_expectations
 
     return great_expectations.expectations
 

@@ -43,7 +43,7 @@ METRICS = (
     Metric("vocabulary.quantile_skew", 0.1, 3000, ci_low=0.05, ci_high=0.15, noise_floor=0.01),
     Metric("vocabulary.mean", -3.0, 3000),
     Metric("identity.gap", -0.05, 64, ci_low=-0.08, ci_high=-0.02, noise_floor=0.01),
-    Metric("identity.gap", -0.15, 9, slice="axis=age", ci_low=-0.19, ci_high=-0.12),
+    Metric("identity.gap", -0.15, 50, slice="axis=age", ci_low=-0.19, ci_high=-0.12),
     Metric("identity.new", 0.1, 64, ci_low=0.05, ci_high=0.2),
 )
 
@@ -70,7 +70,7 @@ def policy(*rules: Rule, required: tuple[str, ...] = ()) -> Policy:
     return Policy("mine", Path("mine.yaml"), "0" * 64, required, rules, "mine.yaml:1")
 
 
-def changed(name: str, slice: str = "all", **fields: Any) -> tuple[Metric, ...]:
+def changed(name: str, slice: str = "all", /, **fields: Any) -> tuple[Metric, ...]:
     """The metrics with one of them changed."""
     assert any((one.name, one.slice) == (name, slice) for one in METRICS)
     return tuple(
