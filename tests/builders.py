@@ -28,7 +28,8 @@ def build_tokenizer(family: str, vocabulary: int = 300) -> Any:
     """A byte-level BPE tokenizer trained on a few lines; it has every byte and so every text.
 
     Decoders get distinct BOS, EOS and pad tokens and the ChatML-like template; those with a BOS
-    also add it by themselves to plain text, as real ones do. Encoders get ``[CLS] a [SEP] b [SEP]``.
+    also add it by themselves to plain text, as real ones do. Encoders get
+    ``[CLS] a [SEP] b [SEP]``.
     """
     from tokenizers import (
         Tokenizer,
