@@ -30,6 +30,9 @@ Outcome = Literal["pass", "fail", "error"]
 # An interval that says nothing; infinity can't stand in JSON.
 WIDEST = sys.float_info.max
 
+# Scores are float32: a limit beyond its range would turn infinite, and let infinity pass.
+GREATEST_SCORE = (2 - 2**-23) * 2.0**127
+
 # What the two aggregates of a rule must give for a verdict that rests on the bound.
 AGREES: Mapping[Verdict, tuple[Outcome, Outcome]] = {
     "PASS": ("pass", "pass"), "WARN": ("pass", "fail"), "INCONCLUSIVE": ("pass", "fail"),
@@ -138,7 +141,7 @@ def score_table_suite(
         "every planned id is scored": gxe.ExpectColumnMinToBeBetween(column="scored", min_value=1),
         "every scored id is planned": gxe.ExpectColumnMinToBeBetween(column="planned", min_value=1),
     }
-    finite = {"min_value": -WIDEST, "max_value": WIDEST}
+    finite = {"min_value": -GREATEST_SCORE, "max_value": GREATEST_SCORE}
     for column in (f"score:{prompt}" for prompt in prompts):
         checks[f"{column} is there"] = gxe.ExpectColumnToExist(column=column)
         if column in table.columns:
