@@ -111,8 +111,9 @@ def draw(figure: Figure, tables: Mapping[str, pd.DataFrame]) -> Drawing:
             canvas.supxlabel(textwrap.fill(caption, 104), x=0.01, ha="left", fontsize=8.5)
         png, svg = io.BytesIO(), io.StringIO()
         canvas.savefig(png, format="png", metadata={"Software": None})
-        no_date: Any = {"Date": None, "Creator": None, "Format": None, "Type": None}
-        canvas.savefig(svg, format="svg", metadata=no_date)
+        metadata: Any = {"Date": None, "Creator": None, "Format": None, "Type": None}
+        metadata["Title"] = f"{title} {caption}".strip()
+        canvas.savefig(svg, format="svg", metadata=metadata)
     return Drawing(figure.name, title, caption, _themed(svg.getvalue()), png.getvalue())
 
 

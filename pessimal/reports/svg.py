@@ -36,8 +36,8 @@ def embed(name: str, svg: str) -> str:
             "Make the run's figures again by auditing again.",
         ) from error  # fmt: skip
     prefix = re.sub(r"\W", "-", name)
+    label = root.findtext(f"{_SVG}title") or name
     _clean(root, prefix)
-    label = " ".join("".join(text.itertext()).strip() for text in root.iter(f"{_SVG}text"))
     for attribute in ("width", "height"):
         root.attrib.pop(attribute, None)
     # Without its namespace prefix the mark-up is what an HTML parser expects.
@@ -58,7 +58,8 @@ def _clean(element: ElementTree.Element, prefix: str) -> None:
             element.remove(child)
     for key, value in list(element.attrib.items()):
         name = key.rpartition("}")[2].lower()
-        if name.startswith("on") or (name == "href" and not _harmless(value)):
+        outside = name == "href" and not _harmless(value)
+        if name.startswith("on") or outside or "url(" in _LOCAL.sub("", value):
             del element.attrib[key]
         elif name == "id":
             element.set(key, f"{prefix}-{value}")

@@ -120,7 +120,8 @@ def as_text_summary(
     texts: dict[int, str] = {}
     if vocabulary is not None:
         wanted = vocabulary[vocabulary["token_id"].isin(as_text["token_id"])]
-        texts = dict(zip(wanted["token_id"].astype(int), wanted["text"].astype(str), strict=True))
+        # Token by token: pandas' own text columns can't hold a lone surrogate.
+        texts = {int(i): str(t) for i, t in zip(wanted["token_id"], wanted["text"], strict=True)}
     found = []
     for prompt, part in as_text.groupby("prompt", sort=False):
         change = (part["text_score"] - part["score"]).to_numpy(dtype=np.float64)
@@ -138,8 +139,7 @@ def as_text_summary(
             }
             for place, row in ((p, part.iloc[p]) for p in largest)
         ]
-        reasons = part["reason"].fillna("").astype(str)
-        different = reasons[reasons != ""]
+        different = part["reason"][part["reason"].fillna("") != ""]
         found.append(
             {
                 "prompt": prompt,
