@@ -12,6 +12,7 @@ import webbrowser
 from collections.abc import Callable
 
 from pessimal.errors import PessimalError, UsageError
+from pessimal.tracking.store import database_file
 from pessimal.tracking.tracker import Tracker
 
 READY_WITHIN_S = 90.0
@@ -39,15 +40,18 @@ def serve_ui(
     if tracker.uri.startswith(("http://", "https://")):
         _announce(tracker.experiment_url(tracker.shown_uri), open_browser, say)
         return
-    # Opening the store first makes the database, so the server finds it ready.
-    address = f"http://127.0.0.1:{port}"
-    page = tracker.experiment_url(address)
     if _taken(port):
         raise UsageError(
             "port_taken", f"Port {port} is taken by another program.", "Name another with --port."
         )
+    file = database_file(tracker.uri)
+    if file is None or not file.exists():
+        # Made here, under a lock: the server finds it ready.
+        _ = tracker.client
+    address = f"http://127.0.0.1:{port}"
     server = start_server(tracker.uri, port)
     try:
+        page = tracker.experiment_url(address)
         _wait_until_ready(server, address)
         _announce(page, open_browser, say)
         server.wait()
@@ -63,10 +67,13 @@ def start_server(uri: str, port: int) -> subprocess.Popen[bytes]:
     """Start the server as a child process; the URI goes by the environment, out of sight of ps."""
     command = [sys.executable, "-m", "mlflow", "ui"]
     command += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    command += ["--uvicorn-opts", "--log-level warning"]
     settings = {
         "MLFLOW_BACKEND_STORE_URI": uri,
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "MLFLOW_DISABLE_TELEMETRY": "true",
+        "MLFLOW_LOGGING_LEVEL": "ERROR",
+        "PYTHONWARNINGS": "ignore",
     }
     # A group of its own: an interrupt reaches it through us, after we have said so.
     return subprocess.Popen(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,7 +97,8 @@ def test_the_report_opens_from_disk_runs_nothing_hostile_and_asks_nobody(
     assert opened.page.locator("details.fold:not([open])").count() == 0
     overflow = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     assert opened.page.evaluate(overflow) <= 0
-    opened.page.screenshot(path=report.with_suffix(f".{scheme}.png"), full_page=True)
+    folder = Path(os.environ.get("PESSIMAL_SCREENSHOTS", report.parent))
+    opened.page.screenshot(path=folder / f"report-{scheme}.png", full_page=True)
     opened.page.close()
 
 
@@ -167,6 +169,6 @@ def test_without_scripts_everything_but_searching_is_there(playwright: Any, repo
     assert page.locator(".prompt .token").first.is_visible()
     rank = page.locator(".pessimal .num").get_by_text("599", exact=True).first
     assert not rank.is_visible()
-    page.get_by_text("Show the worst for greatest").click()
+    page.get_by_text("Show the worst under greatest").click()
     assert rank.is_visible()
     browser.close()

@@ -91,7 +91,8 @@ def test_the_report_says_what_was_found(
         "✕ FAIL", "At least one rule fails", "identity.gap", "-0.3", "-0.4 to -0.2", "n = 64",
         "≥ -0.1", "expectations/default.yaml:9", "LlamaForSequenceClassification", "score.weight",
         "Content warning", "599 tokens", "no ranking", "NOT RUN", "10 of 20 sampled tokens",
-        "RMS change", "A question", "pessimal audit --model", "cd" * 32, "noise floor",
+        "Optimal: the 20 best", "Pessimal: the 20 worst",
+            "RMS change", "A question", "pessimal audit --model", "cd" * 32, "noise floor",
     ):  # fmt: skip
         assert needed in text, needed
     assert text.index("identity.gap") < text.index("numerics.rerun_rms"), "the worst rule first"
