@@ -124,23 +124,53 @@ def tau_b(
     Returns:
         NaN for all three where x or y is constant or n is below 2.
     """
+    value, influence = tau_influence(x, y, weights)
+    if clusters is not None and np.isfinite(value):
+        influence = np.bincount(_dense(clusters), influence).astype(np.float64)
+    return interval(value, influence, len(np.asarray(x)))
+
+
+def tau_influence(
+    x: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None
+) -> tuple[float, Floats]:
+    """Tau-b as `tau_b` gives it, and what each unit moves it by: infinitesimal jackknife terms.
+
+    The terms sum to zero. Those of an average of taus over the same units are the average of the
+    taus' terms; `interval` makes an interval of them.
+
+    Args:
+        x: finite numbers, shape ``[n]``.
+        y: finite numbers, shape ``[n]``.
+        weights: non-negative numbers, shape ``[n]``.
+
+    Returns:
+        Tau (NaN where it is not defined) and terms of shape ``[n]``.
+    """
     n = len(np.asarray(x))
     weight = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
     untied_x, untied_y = _untied(x, weight), _untied(y, weight)
     pairs_x, pairs_y = float((weight * untied_x).sum() / 2), float((weight * untied_y).sum() / 2)
     scale = float(np.sqrt(pairs_x * pairs_y))
     if n < 2 or scale == 0:
-        return Estimate(float("nan"), float("nan"), float("nan"), n)
+        return float("nan"), np.full(n, np.nan)
     counts = weight * concordance(x, y, weight)
     tau = float(np.clip(counts.sum() / 2 / scale, -1, 1))
-    influence = counts / scale - tau / 2 * (
-        weight * untied_x / pairs_x + weight * untied_y / pairs_y
-    )
-    if clusters is not None:
-        influence = np.bincount(_dense(clusters), influence).astype(np.float64)
+    terms: Floats = weight * untied_x / pairs_x + weight * untied_y / pairs_y
+    return tau, counts / scale - tau / 2 * terms
+
+
+def interval(value: float, influence: Floats, n: int) -> Estimate:
+    """A correlation's 95 % interval from its units' jackknife terms, on Fisher's z scale.
+
+    Args:
+        value: in [-1, 1], or NaN.
+        influence: one term an independent unit.
+        n: what to report as the number of units.
+    """
     units = len(influence)
-    error = float(np.sqrt((influence**2).sum() * units / (units - 1))) if units > 1 else np.nan
-    return _fisher(tau, error, n)
+    if units < 2 or not np.isfinite(value):
+        return Estimate(value, float("nan"), float("nan"), n)
+    return _fisher(value, float(np.sqrt((influence**2).sum() * units / (units - 1))), n)
 
 
 def _fisher(value: float, error: float, n: int) -> Estimate:

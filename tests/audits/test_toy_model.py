@@ -19,7 +19,7 @@ OPTIONAL = {"human", "base_model", "categories", "searches"}
 
 @pytest.fixture(scope="module")
 def context(tmp_path_factory) -> Context:
-    """The toy's vocabulary under one prompt a framing, half of the word lists under three."""
+    """The toy's vocabulary under one prompt a framing, a quarter of the word lists under three."""
     from pessimal.models.loader import load_model
     from pessimal.models.records import ModelRequest
     from pessimal.models.rescoring import RescoringScorer
@@ -42,7 +42,7 @@ def context(tmp_path_factory) -> Context:
         "roundtrips": True,
     })  # fmt: skip
     words = pd.DataFrame(
-        [(w, name) for name, listed in word_lists().items() for w in listed[::2]],
+        [(w, name) for name, listed in word_lists().items() for w in listed[::4]],
         columns=["word", "list"],
     )
     words["ids"] = [encode.encode(w, add_special_tokens=False) for w in words["word"]]
