@@ -21,7 +21,7 @@ CORPUS = (
 )
 NO_BOS = ("qwen3", "gpt2")
 """Families whose template and tokenizer put no BOS in front."""
-ENCODERS = ("deberta-v2",)
+ENCODERS = ("deberta-v2", "bert", "roberta")
 
 
 def build_tokenizer(family: str, vocabulary: int = 300) -> Any:
@@ -129,13 +129,13 @@ def build_config(family: str, rows: int, **changes: Any) -> Any:
             "bos_token_id": None,
             "eos_token_id": 2,
         }
-    elif family == "deberta-v2":
+    elif family in ENCODERS:
         for name in ("num_key_value_heads", "head_dim", "bos_token_id", "eos_token_id"):
             del common[name]
         common |= {
             "relative_attention": True,
             "pos_att_type": ["p2c", "c2p"],
-            "type_vocab_size": 2,
+            "type_vocab_size": 1 if family == "roberta" else 2,
             "pooler_hidden_size": 32,
             "position_biased_input": False,
         }
@@ -155,7 +155,7 @@ def build_model(
 
     Args:
         folder: where to save; made if missing.
-        family: ``llama``, ``qwen3``, ``gemma2``, ``mistral``, ``gpt2`` or ``deberta-v2``.
+        family: a ``model_type``, such as ``llama``, ``gemma2``, ``gpt2`` or ``deberta-v2``.
         seed: seed of the weights.
         vocabulary: number of tokens, and of embedding rows unless `config` says ``vocab_size``.
         head: a one-output classification head; without it, a causal language model

@@ -306,7 +306,6 @@ def _read_config(folder: Path, raw: Mapping[str, Any], adapter: Path | None, *, 
         return config
     # The head's own shape was checked; a config that doesn't say has two labels by default.
     config.num_labels = 1
-    config.torch_dtype = None
     demo = adapter / "demo.json" if adapter else None
     if demo is not None and demo.is_file():
         config.num_hidden_layers = min(int(read_json(demo)["layers"]), config.num_hidden_layers)

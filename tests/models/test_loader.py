@@ -15,7 +15,8 @@ from tests.builders import build_model
 from tests.models.opening import edit_json, edit_weights, loaded, opened, refusal, write_template
 
 PROMPT = "What is it?"
-FAMILIES = ["llama", "qwen3", "gemma2", "mistral", "gpt2", "deberta-v2"]
+DECODERS = ["llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "gpt2"]
+FAMILIES = [*DECODERS, "deberta-v2", "bert", "roberta"]
 
 
 def score(model: Any, reply: list[int]) -> float:
