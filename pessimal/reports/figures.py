@@ -114,7 +114,8 @@ def draw(figure: Figure, tables: Mapping[str, pd.DataFrame]) -> Drawing:
         metadata: Any = {"Date": None, "Creator": None, "Format": None, "Type": None}
         metadata["Title"] = f"{title} {caption}".strip()
         canvas.savefig(svg, format="svg", metadata=metadata)
-    return Drawing(figure.name, title, caption, _themed(svg.getvalue()), png.getvalue())
+    kind = "tokens" if {figure.x, figure.y} & {"text", "token"} else "measures"
+    return Drawing(figure.name, title, caption, _themed(svg.getvalue(), kind), png.getvalue())
 
 
 def _distribution(axes: Axes, figure: Figure, table: pd.DataFrame) -> None:
@@ -158,21 +159,20 @@ def _rows(axes: Axes, figure: Figure, table: pd.DataFrame, *, bars: bool) -> Non
     if category is None:
         table = table.assign(_row=[str(n + 1) for n in range(len(table))])
         category = "_row"
-    # Rows with the same label and different groups share a line; others never merge.
     grouped = figure.group is not None and figure.group != category
-    keys = list(dict.fromkeys(table[category]))[:MAXIMUM_ROWS] if grouped else None
-    shown = table[table[category].isin(keys)] if keys is not None else table.head(MAXIMUM_ROWS)
+    # A category that is once in each group has one line; rows that only look alike never merge.
+    key = [category, figure.group] if grouped else [category]
+    shared = grouped and bool(
+        table[category].duplicated().any() and not table.duplicated(key).any()
+    )
+    order = dict.fromkeys(table[category]) if shared else range(len(table))
+    line = {name: place for place, name in enumerate(order)}
+    places = [line[name] for name in (table[category] if shared else range(len(table)))]
+    shown = table.assign(_line=places)[np.array(places, dtype=int) < MAXIMUM_ROWS]
     groups = list(_groups(figure, shown)) if grouped else [("", shown)]
-    # Groups share a line only where a category is in more than one of them.
-    shared = grouped and bool(shown[category].duplicated().any())
     height = 0.8 / (len(groups) if shared else 1)
     for index, (name, part) in enumerate(groups):
-        places = (
-            np.array([keys.index(key) for key in part[category]], dtype=float)
-            if keys is not None
-            else np.arange(len(part), dtype=float)
-        )
-        y = -places + ((len(groups) - 1) / 2 - index) * height * shared
+        y = -part["_line"].to_numpy(dtype=float) + ((len(groups) - 1) / 2 - index) * height * shared
         values = part[value].to_numpy(dtype=float)
         colour = COLOURS[index % len(COLOURS)]
         label = _label(name) if grouped else None
@@ -185,8 +185,9 @@ def _rows(axes: Axes, figure: Figure, table: pd.DataFrame, *, bars: bool) -> Non
         if errors is not None:
             axes.errorbar(values, y, xerr=errors, fmt="none", ecolor=INK if bars else colour, lw=1)
     axes.axvline(0, color=INK, lw=0.7, alpha=0.6)
-    _categories(axes, [_label(key) for key in (keys or shown[category])])
-    rows = len(keys or shown)
+    labels = shown.drop_duplicates("_line")[category]
+    _categories(axes, [_label(name) for name in labels])
+    rows = len(labels)
     axes.set_ylim(-rows + 0.4, 0.6)
     axes.get_figure().set_figheight(1.7 + 0.24 * max(rows, rows * len(groups) * 0.5 * shared))  # type: ignore[union-attr]
     _legend(axes, len(groups))
@@ -335,10 +336,12 @@ def _glyphs() -> frozenset[int]:
     return frozenset(FT2Font(f"{get_data_path()}/fonts/ttf/DejaVuSans.ttf").get_charmap())
 
 
-def _themed(svg: str) -> str:
+def _themed(svg: str, kind: str) -> str:
     svg = svg[svg.index("<svg") :].replace(INK, "currentColor")
     svg = svg.replace("'DejaVu Sans'", "system-ui, sans-serif")
     # The page behind shows through.
     svg = re.sub(r'(<g id="patch_1">\s*<path [^>]*?style=")fill: #ffffff', r"\1fill: none", svg)
     svg = re.sub(r'(<g id="patch_2">\s*<path [^>]*?style=")fill: #ffffff', r"\1fill: none", svg)
+    # The class tells a report which figures name tokens, to fold them.
+    svg = svg.replace("<svg ", f'<svg class="{kind}" ', 1)
     return re.sub(r"(<svg[^>]*>)", lambda match: match.group() + _ALONE, svg, count=1)

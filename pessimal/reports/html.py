@@ -82,6 +82,7 @@ def render_report(
     model: Mapping[str, Any] = document.get("model") or {}
     prompts: Sequence[Mapping[str, Any]] = document.get("prompts") or []
     tokens = [] if vocabulary is None else prompt_tokens(vocabulary, prompts, TOKENS_LISTED)
+    drawn = [embed(name, svg) for name, svg in figures.items()]
     packed = None
     if vocabulary is not None and tokens:
         meta, data = pack_vocabulary(vocabulary, tokens)
@@ -112,7 +113,7 @@ def render_report(
         notes=[*(model.get("notes") or []), *(document.get("notes") or [])],
         tokens=tokens,
         packed=packed,
-        figures=[Markup(embed(name, svg)) for name, svg in figures.items()],
+        figures=[(figure, Markup(figure.markup)) for figure in drawn],
         searches=document.get("searches") or [],
         as_text=as_text_summary(as_text, vocabulary),
         words=word_lists(document, words),

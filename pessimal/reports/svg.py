@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Final
 from xml.etree import ElementTree
 
@@ -19,8 +20,20 @@ _ELEMENTS: Final = frozenset(
 _LOCAL: Final = re.compile(r"url\(#([^)]*)\)")
 
 
-def embed(name: str, svg: str) -> str:
-    """A figure as an inline SVG with ids of its own, and a label for those who can't see it.
+@dataclass(frozen=True)
+class Embedded:
+    """A figure that a page can hold."""
+
+    label: str
+    """What it shows, for those who can't see it."""
+    names_tokens: bool
+    """Whether tokens are written in it."""
+    markup: str
+    """The inline SVG."""
+
+
+def embed(name: str, svg: str) -> Embedded:
+    """A figure as an inline SVG with ids of its own.
 
     Elements that don't draw (scripts, styles, links, foreign objects) are dropped, and so are
     event handlers and references to anything outside the figure.
@@ -47,7 +60,8 @@ def embed(name: str, svg: str) -> str:
             element.set("href", element.attrib.pop(_XLINK))
     root.set("role", "img")
     text = ElementTree.tostring(root, encoding="unicode")
-    return text.replace("<svg ", f'<svg aria-label="{escape_html(label)}" ', 1)
+    text = text.replace("<svg ", f'<svg aria-label="{escape_html(label)}" ', 1)
+    return Embedded(label, root.get("class") == "tokens", text)
 
 
 def _clean(element: ElementTree.Element, prefix: str) -> None:

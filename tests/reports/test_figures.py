@@ -115,7 +115,9 @@ def test_an_embedded_figure_keeps_nothing_that_runs_or_calls_out() -> None:
         "<text>Title</text></g>"
         '<use xlink:href="#c"/><image xlink:href="http://host/x.png"/></svg>'
     )
-    embedded = embed("a figure", svg)
+    figure = embed("a figure", svg)
+    embedded = figure.markup
+    assert figure.label == "Title & n"
     for bad in ("script", "style>", "foreignObject", "javascript", "onload", "onclick", "host"):
         assert bad not in embedded
     assert 'id="a-figure-c"' in embedded
@@ -128,3 +130,24 @@ def test_a_broken_figure_is_a_named_error() -> None:
     with pytest.raises(PessimalError) as caught:
         embed("x", "<svg>")
     assert caught.value.code == "figure_invalid"
+
+
+def test_figures_that_write_tokens_are_told_apart() -> None:
+    assert embed("bars", draw(BARS, TABLES).svg).names_tokens
+    assert not embed("by_kind", draw(FIGURES[3], TABLES).svg).names_tokens
+
+
+def test_rows_that_only_look_alike_are_both_drawn() -> None:
+    table = pd.DataFrame(
+        {
+            "text": ["\ufffd", "\ufffd", "b"],
+            "z": [1.0, 2.0, 3.0],
+            "kind": ["bytes", "bytes", "word"],
+        }
+    )
+    alike = Figure("alike", "Alike?", "bars", "t", "z", "text", group="kind")
+    shown = texts(draw(alike, {"t": table}).svg)
+    assert shown.count("\ufffd") == 2
+    once = pd.DataFrame({"sign": ["+", "-"] * 2, "z": [1.0, 2, 3, 4], "framing": list("aabb")})
+    split = Figure("split", "Split?", "intervals", "t", "z", "sign", group="framing")
+    assert texts(draw(split, {"t": once}).svg).count("+") == 1
