@@ -32,6 +32,7 @@ MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
 DASHES: Final = ("-", "--", "-.", ":")
 MAXIMUM_ROWS: Final = 40
 """Categories that a figure has room for; the table holds the rest."""
+_NOTES: Final = {"distribution": "Dot: median; line: 1st to 99th percentile."}
 _RASTER_ABOVE: Final = 2_000
 _STYLE: Final[dict[str, Any]] = {
     "font.family": ["DejaVu Sans"],
@@ -93,7 +94,7 @@ def draw(figure: Figure, tables: Mapping[str, pd.DataFrame]) -> Drawing:
 
     table = _checked(figure, tables)
     title = _fit(show_text(figure.question, 200))
-    caption = _fit(show_text(figure.caption, 600))
+    caption = _fit(f"{show_text(figure.caption, 600)} {_NOTES.get(figure.kind, '')}".strip())
     settings: dict[Any, Any] = {**mpl.rcParamsDefault, **_STYLE}
     with _SETTINGS_LOCK, mpl.rc_context(settings):
         canvas = Canvas(figsize=(7.2, 3.6), layout="constrained")
@@ -177,9 +178,12 @@ def _rows(axes: Axes, figure: Figure, table: pd.DataFrame, *, bars: bool) -> Non
         colour = COLOURS[index % len(COLOURS)]
         label = _label(name) if grouped else None
         if bars:
-            axes.barh(y, values, height=height * 0.9, color=colour, alpha=0.85, label=label)
+            axes.barh(
+                y, values, height=height * 0.9, color=colour, alpha=0.85, label=label,
+                hatch="///" if index >= len(COLOURS) else None, edgecolor="#ffffff", linewidth=0,
+            )  # fmt: skip
         else:
-            marker = MARKERS[index % len(MARKERS)]
+            marker = _marker(index)
             axes.plot(values, y, marker, color=colour, ms=5, label=label)
         errors = _errors(figure, part, values)
         if errors is not None:
@@ -198,7 +202,7 @@ def _scatter(axes: Axes, figure: Figure, table: pd.DataFrame) -> None:
     for index, (name, part) in enumerate(groups):
         axes.scatter(
             part[figure.x], part[_y(figure)], s=9, alpha=0.55, linewidths=0,
-            color=COLOURS[index % len(COLOURS)], marker=MARKERS[index % len(MARKERS)],
+            color=COLOURS[index % len(COLOURS)], marker=_marker(index),
             label=_label(name), rasterized=len(table) > _RASTER_ABOVE,
         )  # fmt: skip
     _legend(axes, len(groups))
@@ -277,6 +281,11 @@ def _groups(figure: Figure, table: pd.DataFrame) -> Iterator[tuple[Hashable, pd.
         return
     for name in dict.fromkeys(table[figure.group]):
         yield name, table[table[figure.group] == name]
+
+
+def _marker(index: int) -> str:
+    # A second round of colours meets other shapes.
+    return MARKERS[(index + index // len(COLOURS)) % len(MARKERS)]
 
 
 def _y(figure: Figure) -> str:

@@ -84,6 +84,7 @@ def test_labels_units_and_n_are_in_the_figure() -> None:
     assert "U+7231" in shown, "the font lacks it"
     assert any("marks" in text for text in shown)
     kinds = texts(draw(FIGURES[3], TABLES).svg)
+    assert "Dot: median; line: 1st to 99th percentile." in kinds
     counts = TABLES["numbers"]["kind"].value_counts()
     assert any(f"word (n = {counts['word']:,})" in text.replace("  ", " ") for text in kinds)
 
