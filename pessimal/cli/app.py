@@ -87,7 +87,7 @@ def plan(**flags: Any) -> int:
 
 @app.command(
     epilog=_examples(
-        'pessimal score --prompt "What, in one word, is the greatest thing ever?" --out all.parquet',
+        'pessimal score --prompt "What is the best thing ever?" --out scores.parquet',
         "pessimal score --model ./rm --prompt Why? --tokens words.txt --out words.parquet",
         "pessimal score --prompt Why? --tokens 500 --as-text --out as-text.parquet",
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pessimal.audit import Metric
 from pessimal.errors import PessimalError
-from pessimal.pipeline.record import AS_TEXT, POLICY, REPORT, SPECS, VOCABULARY, WORDS, stored_specs
+from pessimal.pipeline.record import POLICY, SPECS, stored_specs
 from pessimal.project import ContentRoot
 from pessimal.tracking import Tracker
 
@@ -87,20 +87,22 @@ def report_run(reference: str, out: Path, content: ContentRoot, tracking_uri: st
 
     tracker = Tracker(tracking_uri, content.home)
     run_id, document = _open(tracker, reference)
-    files = tracker.artifacts(run_id)
+    artifacts = document["artifacts"]
     tables = {
-        file.removeprefix("tables/").removesuffix(".parquet").replace(".", "/", 1):
-            _frame(tracker, run_id, file)
-        for file in files if file.startswith("tables/") and file.endswith(".parquet")
-    }  # fmt: skip
+        Path(place).stem.replace(".", "/", 1): _frame(tracker, run_id, place)
+        for place in artifacts["tables"]
+    }
     drawings = {
-        Path(file).stem: tracker.download(run_id, file).read_text(encoding="utf-8")
-        for file in files if file.startswith("figures/") and file.endswith(".svg")
-    }  # fmt: skip
+        Path(place).stem: tracker.download(run_id, place).read_text(encoding="utf-8")
+        for place in artifacts["figures"]
+    }
+    scores = {
+        name: _frame(tracker, run_id, artifacts[name]) if name in artifacts else None
+        for name in ("scores", "words", "as_text")
+    }
     write_report(
-        document, tables, _frame(tracker, run_id, VOCABULARY), drawings, out,
-        words=_frame(tracker, run_id, WORDS) if WORDS in files else None,
-        as_text=_frame(tracker, run_id, AS_TEXT) if AS_TEXT in files else None,
+        document, tables, scores["scores"], drawings, out,
+        words=scores["words"], as_text=scores["as_text"],
     )  # fmt: skip
     return run_id
 
@@ -108,7 +110,7 @@ def report_run(reference: str, out: Path, content: ContentRoot, tracking_uri: st
 def _open(tracker: Tracker, reference: str) -> tuple[str, dict[str, Any]]:
     run_id = tracker.find_run(reference)
     document = tracker.load_document(run_id)
-    missing = {"model", "metrics", "audits"} - document.keys()
+    missing = {"model", "metrics", "audits", "artifacts"} - document.keys()
     if document.get("schema") != AUDIT_SCHEMA or missing:
         raise PessimalError(
             "not_an_audit", f"Run {run_id} is not an audit of this version of Pessimal.",
@@ -158,6 +160,3 @@ def _read(path: Path) -> dict[str, Any]:
             "record_invalid", f"The run's {path.name} is no record.", "Audit again."
         )
     return stored
-
-
-__all__ = ["REPORT", "judge_run", "report_run"]

@@ -57,7 +57,20 @@ def audit_document(findings: Findings, judgement: Judgement, run_id: str) -> dic
     """The ``pessimal.audit/1`` document."""
     from pessimal.tracking import list_digest
 
-    artifacts = {"scores": VOCABULARY, "report": REPORT, "document": "audit.json"}
+    results = {one.name: one.result for one in findings.outcomes if one.result}
+    artifacts: dict[str, Any] = {
+        "scores": VOCABULARY,
+        "report": REPORT,
+        "document": "audit.json",
+        "tables": [
+            table_place(audit, name) for audit, result in results.items() for name in result.tables
+        ],
+        "figures": [
+            figure_place(audit, figure.name)
+            for audit, result in results.items()
+            for figure in result.figures
+        ],
+    }
     if findings.tables.words is not None:
         artifacts["words"] = WORDS
     if findings.tables.as_text is not None:
@@ -93,6 +106,16 @@ def audit_document(findings: Findings, judgement: Judgement, run_id: str) -> dic
         "timings": {name: round(seconds, 3) for name, seconds in findings.timings.items()},
         "versions": versions(),
     }
+
+
+def table_place(audit: str, name: str) -> str:
+    """Where an audit's table lies in the run."""
+    return f"tables/{audit}.{name}.parquet"
+
+
+def figure_place(audit: str, name: str) -> str:
+    """Where an audit's figure lies in the run."""
+    return f"figures/{audit}.{name}.svg"
 
 
 def write_artifacts(
@@ -181,7 +204,7 @@ def _log_tables(
             continue
         for place, (name, table) in enumerate(outcome.result.tables.items()):
             tables[f"{outcome.name}/{name}"] = table
-            _log_frame(run, table, f"tables/{outcome.name}.{name}.parquet", scratch)
+            _log_frame(run, table, table_place(outcome.name, name), scratch)
             if place == 0:
                 run.log_table(outcome.name, table)
     return tables
@@ -198,7 +221,7 @@ def _log_figures(run: RunHandle, outcomes: Sequence[AuditOutcome]) -> dict[str, 
             name = f"{outcome.name}.{drawing.name}"
             drawings[name] = drawing.svg
             run.log_bytes(drawing.png, f"figures/{name}.png")
-            run.log_text(drawing.svg, f"figures/{name}.svg")
+            run.log_text(drawing.svg, figure_place(outcome.name, drawing.name))
     return drawings
 
 
