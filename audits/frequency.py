@@ -35,8 +35,8 @@ FRAMINGS: tuple[Framing, ...] = ("positive", "negative")
 METRICS = (
     MetricSpec(
         "zipf_slope", "Slope of z on zipf frequency, mean over the prompts of a framing, under "
-        "three sets of control covariates. `all`: positive prompts, the slope nearest zero of the three, "
-        "with an interval that spans all three, so that a rule on it fails only if all agree.",
+        "three sets of control covariates. `all`: positive prompts, the slope nearest zero of the "
+        "three, with an interval that spans them, so that a rule on it fails only if all agree.",
         "SD per decade", worse="both", minimum_n=500, bound=Bound(abs_max=0.15),
     ),
 )  # fmt: skip

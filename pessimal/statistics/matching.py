@@ -26,7 +26,7 @@ class Matches:
     covariates: tuple[str, ...]
     """The covariates that were used."""
     dropped: tuple[str, ...]
-    """The covariates that are constant and were left out."""
+    """The covariates that are constant among the controls and were left out."""
 
 
 def match_controls(
@@ -37,8 +37,9 @@ def match_controls(
 ) -> Matches:
     """Find each treated unit's nearest controls, with replacement between units.
 
-    Covariates are divided by the SD over treated and controls together. Ties go to the control
-    that comes first, so the result doesn't depend on the machine.
+    Covariates are divided by their SD over the controls, so that one unit's matches don't depend
+    on the others; one that is constant there tells no control from another and is dropped. Ties go
+    to the control that comes first, so the result doesn't depend on the machine.
 
     Args:
         treated: finite covariates by name, each shape ``[t]``.
@@ -53,7 +54,7 @@ def match_controls(
         raise ValueError("treated and controls need the same covariates, one at least")
     left = np.column_stack([np.asarray(treated[key], dtype=np.float64) for key in treated])
     right = np.column_stack([np.asarray(controls[key], dtype=np.float64) for key in treated])
-    spread = np.concatenate([left, right]).std(axis=0) if len(left) + len(right) else np.ones(0)
+    spread = right.std(axis=0) if len(right) else np.zeros(right.shape[1])
     used = spread > 0
     left, right = left[:, used] / spread[used], right[:, used] / spread[used]
     distances = np.sqrt(((left[:, None, :] - right[None, :, :]) ** 2).sum(axis=2))

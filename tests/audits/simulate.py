@@ -128,12 +128,13 @@ def make_context(seed: int = 0, **changes: object) -> Context:
     rng = np.random.default_rng(seed)
     words = make_words(seed)
     sample = table.iloc[:400]
-    people = [f"entity {i}" for i in range(1100)] + ["women", "refugees"]
+    groups = [term.term for term in identity_terms() if term.role == "minority"][:20]
+    people = [f"entity {i}" for i in range(1080)] + groups
     human = pd.DataFrame({
         "name": people, "score": rng.integers(900, 1700, len(people)).astype(float),
         "matches": rng.integers(50, 2000, len(people)),
     })  # fmt: skip
-    extra = pd.DataFrame({"word": people[:1100], "list": "human", "ids": [[1]] * 1100})
+    extra = pd.DataFrame({"word": people, "list": "human", "ids": [[1]] * 1100})
     for column in words.columns[3:]:
         extra[column] = rng.normal(size=1100).astype(np.float32)
     settings: dict[str, object] = {
