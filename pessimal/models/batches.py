@@ -39,12 +39,13 @@ class Batcher:
         self.halvings: list[str] = []
         """One sentence for each time that memory ran out and a batch was halved."""
         self._size = dtype.itemsize
-        self._hidden = int(config.hidden_size)
-        self._inner = int(getattr(config, "intermediate_size", 0) or 4 * self._hidden)
-        self._heads = int(config.num_attention_heads)
+        # Remote code may name its sizes otherwise; these serve an estimate only.
+        self._hidden = int(getattr(config, "hidden_size", None) or 4096)
+        self._inner = int(getattr(config, "intermediate_size", None) or 4 * self._hidden)
+        self._heads = int(getattr(config, "num_attention_heads", None) or 32)
         self._kv_heads = int(getattr(config, "num_key_value_heads", None) or self._heads)
         self._head_dim = int(getattr(config, "head_dim", None) or self._hidden // self._heads)
-        self._layers = int(config.num_hidden_layers)
+        self._layers = int(getattr(config, "num_hidden_layers", None) or 32)
 
     def row_bytes(self, path: ScoringPath, prefix: int, tail: int) -> int:
         """Bytes that one row of a batch takes at most, by an estimate on the safe side.

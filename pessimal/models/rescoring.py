@@ -82,9 +82,8 @@ class RescoringScorer:
         sequences = [(*slot.prefix_ids, *reply, *slot.suffix_ids) for reply in replies]
         if not sequences:
             return np.empty(0, np.float32)
-        pad = scorer.model.module.config.get_text_config().pad_token_id
         width = max(map(len, sequences)) + PADDING
-        ids = np.full((len(sequences), width), pad or 0, np.int64)
+        ids = np.full((len(sequences), width), scorer.pad or 0, np.int64)
         mask = np.zeros_like(ids)
         for row, sequence in enumerate(sequences):
             ids[row, : len(sequence)] = sequence
@@ -100,8 +99,15 @@ class RescoringScorer:
     def _padded_batch(
         self, slot: ReplySlot, ids: NDArray[np.int64], mask: NDArray[np.int64]
     ) -> Tensor:
-        to_device = self._scorer.batcher.to_device
-        return self._scorer.own_forward(slot, to_device(ids), to_device(mask))
+        scorer = self._scorer
+        given, seen = scorer.batcher.to_device(ids), scorer.batcher.to_device(mask)
+        if scorer.pad is not None or scorer.pool is None:
+            return scorer.own_forward(slot, given, seen)
+        # Without a pad id the library's heads take no batch: read the last real position.
+        backbone = trunk.headless(scorer.model)
+        output = backbone(input_ids=given, attention_mask=seen, use_cache=False)
+        rows = torch.arange(len(given), device=given.device)
+        return scorer.pool(output.last_hidden_state[rows, seen.sum(1) - 1])
 
     @torch.inference_mode()
     def _in_bfloat16(

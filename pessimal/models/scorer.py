@@ -20,6 +20,7 @@ from pessimal.models.batches import Batcher, equal_lengths
 from pessimal.models.prefix import SharedPrefixBackbone
 from pessimal.models.records import LoadedModel, ReplySlot, ScoringPath
 from pessimal.models.selftest import SelfTest, run_self_test
+from pessimal.models.slot import position_limit
 
 Scores = NDArray[np.float32]
 Ids = Sequence[int]
@@ -50,12 +51,14 @@ class Scorer:
         self.model = model
         weight: Any = model.module.get_input_embeddings().weight
         self.dtype: torch.dtype = weight.dtype
-        self._config: Any = model.module.config.get_text_config()
+        config: Any = model.module.config.get_text_config()
+        self.pad: int | None = getattr(config, "pad_token_id", None)
+        """The pad id that the model's own pooling skips."""
         self._decoder = model.family.kind == "decoder" and trunk.is_library_code(model.module)
         self._reference = trunk.skeleton(model.module)
-        self._pool = trunk.Pooling(model) if self._decoder else None
+        self.pool = trunk.Pooling(model) if self._decoder else None
         self._lock = threading.Lock()
-        self.batcher = Batcher(self._config, weight.device, weight.dtype)
+        self.batcher = Batcher(config, weight.device, weight.dtype)
         self.use(path or ("shared" if self._decoder else "full"))
 
     def use(self, path: ScoringPath) -> None:
@@ -216,7 +219,7 @@ class Scorer:
     ) -> Scores:
         self._check(np.array([prefix], np.int64))
         scores = np.empty(len(tails), np.float32)
-        for indexes in equal_lengths(tails, self._config.pad_token_id):
+        for indexes in equal_lengths(tails, self.pad):
             ids = np.array([tails[index] for index in indexes], np.int64)
             self._check(ids, len(prefix))
             path, run = self._runner(slot, prefix, ids)
@@ -228,10 +231,10 @@ class Scorer:
         self, slot: ReplySlot, prefix: tuple[int, ...], ids: NDArray[np.int64]
     ) -> tuple[ScoringPath, Callable[[Tensor], Tensor]]:
         """What scores a batch of equally long tails ``[B, T]``, and the path that it takes."""
-        pool = self._pool
+        pool = self.pool
         # The library pools the last id that isn't the pad. Of a tail that ends in the pad, only
         # the model's own forward tells which position that is.
-        if pool is None or ids[0, -1] == self._config.pad_token_id:
+        if pool is None or ids[0, -1] == self.pad:
             start = torch.tensor(prefix, dtype=torch.long, device=self.batcher.device)
             return "full", lambda tails: self.whole(
                 slot, torch.cat([start.expand(len(tails), -1), tails], dim=1)
@@ -245,7 +248,7 @@ class Scorer:
 
     def whole(self, slot: ReplySlot, ids: Tensor, module: Any = None) -> Tensor:
         """`own_forward` without padding, row by row where the model has no pad to batch with."""
-        if self.model.family.kind == "decoder" and self._config.pad_token_id is None:
+        if self.model.family.kind != "encoder" and self.pad is None:
             rows = [self.own_forward(slot, row[None], module=module) for row in ids]
             return torch.cat(rows)
         return self.own_forward(slot, ids, module=module)
@@ -283,9 +286,8 @@ class Scorer:
                 f"Token id {outside[0]} has no row in the model's embedding of {rows} rows.",
                 "Check that the tokenizer is the model's own.",
             )
-        limit = getattr(self._config, "max_position_embeddings", None)
-        length = before + ids.shape[1]
-        if limit is not None and length > limit:
+        length, limit = before + ids.shape[1], position_limit(self.model.source)
+        if length > limit:
             raise PessimalError(
                 "reply_too_long",
                 f"Prompt and reply have {length} ids, the model holds {limit}.",
