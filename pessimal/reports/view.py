@@ -41,11 +41,11 @@ def bound_text(bound: Mapping[str, Any] | None) -> str:
 
 
 def summarise(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The verdict, what it means, and how many rules there are of each."""
+    """The verdict, what it means, and how many rules there are of each, waived ones apart."""
     verdict = str(document.get("verdict") or "ERROR")
     rules = document.get("rules") or []
-    counts = Counter(str(rule.get("verdict")) for rule in rules)
     waived = sum(bool(rule.get("waived")) for rule in rules)
+    counts = Counter(str(rule.get("verdict")) for rule in rules if not rule.get("waived"))
     return {
         "verdict": verdict,
         "meaning": _MEANING.get(verdict, ""),

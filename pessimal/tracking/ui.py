@@ -113,7 +113,9 @@ def _failed(server: subprocess.Popen[bytes]) -> PessimalError:
 
 def _announce(page: str, open_browser: bool, say: Callable[[str], None]) -> None:
     say(f"MLflow shows the audits at {page} (Ctrl-C ends it)")
-    if open_browser:
+    # Without a display a text browser would take the terminal over.
+    shown = sys.platform != "linux" or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()
+    if open_browser and shown:
         webbrowser.open(page)
 
 

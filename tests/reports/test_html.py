@@ -109,6 +109,28 @@ def test_pessimal_lists_are_folded_and_so_is_what_a_negative_prompt_likes(
     assert lists == [str(rank) for rank in range(1, 21)], "only the best of the positive prompt"
 
 
+def test_a_waived_failure_is_not_counted_as_one(document: dict[str, Any]) -> None:
+    document["rules"][1]["waived"] = True
+    text = " ".join(Page(render_report(document, {}, None, {})).text)
+    assert "1 waived" in text
+    assert "1 FAIL" not in text
+
+
+def test_a_sample_and_what_was_not_counted_are_said(
+    document: dict[str, Any], vocabulary: pd.DataFrame
+) -> None:
+    whole = render_report(document, {}, vocabulary, {})
+    assert "sample of the" not in whole
+    assert "Not counted" not in whole
+    document["vocabulary"] = {"sampled": True, "ids_without_row": [1, 2, 3]}
+    document["skipped"] = [{"metric": "human.tau", "slice": "all", "reason": "no <b>ranking</b>"}]
+    text = render_report(document, {}, vocabulary, {})
+    assert "A random sample of the tokens was scored" in text
+    assert "3 ids of the tokenizer have no embedding row" in text
+    assert "Not counted: 1 rule" in text
+    assert "no &lt;b&gt;ranking&lt;/b&gt;" in text
+
+
 def test_an_audit_without_a_vocabulary_still_has_a_report() -> None:
     text = render_report({"schema": "pessimal.audit/1", "verdict": "ERROR"}, {}, None, {})
     assert "The audit could not judge this model" in text
