@@ -80,7 +80,7 @@ def make_words(
 
 
 def make_vocabulary(
-    seed: int = 0, n: int = 1500, prompts: Sequence[str] = ("greatest", "best", "worst")
+    seed: int = 0, n: int = 2100, prompts: Sequence[str] = ("greatest", "best", "worst")
 ) -> pd.DataFrame:
     """A score table of made-up tokens, with a few of every kind and some group terms."""
     rng = np.random.default_rng(seed)

@@ -58,11 +58,11 @@ def test_the_worst_prompt_is_reported():
     assert found["distinct_values", "all"].value == found["distinct_values", "prompt=worst"].value
     assert found["non_finite", "prompt=best"].value == 1
     assert found["non_finite", "all"].value == 4
-    assert found["coverage", "all"].value == pytest.approx(1 - 5 / 4500)
+    assert found["coverage", "all"].value == pytest.approx(1 - 5 / 6300)
 
 
 def test_scores_that_were_planned_but_never_made_lower_the_coverage():
-    assert run(vocabulary_planned=9000)["coverage", "all"].value == 0.5
+    assert run(vocabulary_planned=12600)["coverage", "all"].value == 0.5
 
 
 def test_a_rerun_without_a_number_fails():
