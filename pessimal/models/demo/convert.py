@@ -51,14 +51,7 @@ def converted_base(cache: Path, say: Callable[[str], None] | None = None) -> Pat
     folder = cache / "demo" / f"base-{SHA256[:12]}-{LAYERS}-{_FORMAT}"
     if (folder / "config.json").is_file():
         return folder
-    source = base_file()
-    if importlib.util.find_spec("gguf") is None:
-        raise PessimalError(
-            "demo_reader_missing",
-            "The demo's base is a GGUF file, and the package that reads it is not installed.",
-            "Install it with: pip install 'gguf>=0.17'",
-        )
-    _check_hash(source)
+    source = checked_base_file()
     (say or _to_stderr)("Converting the demo's base model, once (about 20 seconds) ...")
     folder.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=".base-", dir=folder.parent))
@@ -70,6 +63,23 @@ def converted_base(cache: Path, say: Callable[[str], None] | None = None) -> Pat
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return folder
+
+
+def checked_base_file() -> Path:
+    """The GGUF file, once it is known to be the right one and can be read.
+
+    Raises:
+        PessimalError: ``demo_base_missing``, ``demo_reader_missing`` or ``demo_base_mismatch``.
+    """
+    source = base_file()
+    if importlib.util.find_spec("gguf") is None:
+        raise PessimalError(
+            "demo_reader_missing",
+            "The demo's base is a GGUF file, and the package that reads it is not installed.",
+            "Install it with: pip install 'gguf>=0.17'",
+        )
+    _check_hash(source)
+    return source
 
 
 def base_file() -> Path:
