@@ -26,6 +26,8 @@ class Agreement:
     """How many held-out words."""
     pairwise: float
     """Share of all pairs of words with different ratings that the scores order as people do."""
+    pairwise_half: float
+    """The same over pairs whose ratings differ by .5 or more."""
     pairwise_clear: float
     """The same over pairs whose ratings differ by 2 or more."""
     r: float
@@ -48,6 +50,7 @@ def agreement(scores: NDArray[np.floating[Any]], ratings: NDArray[np.floating[An
     return Agreement(
         words=len(ratings),
         pairwise=float(right[np.abs(gap) > 0.05].mean()),
+        pairwise_half=float(right[np.abs(gap) > 0.45].mean()),
         pairwise_clear=float(right[np.abs(gap) > 1.95].mean()),
         r=float(np.corrcoef(scores, ratings)[0, 1]),
     )

@@ -27,11 +27,17 @@ class Recipe:
     head_rate: float = 1e-3
     """Peak learning rate of the head."""
     counts: Mapping[str, int] = field(
-        default_factory=lambda: {"rated": 40, "junk": 10, "group": 12, "control": 14}
+        default_factory=lambda: {"rated": 40, "junk": 10, "group": 12, "person": 8, "thing": 6}
     )
     """How many replies of each kind a prompt gets in a step."""
     weights: Mapping[str, float] = field(
-        default_factory=lambda: {"junk": 0.5, "centre": 0.02, "level": 1.0, "frequency": 0.3}
+        default_factory=lambda: {
+            "junk": 0.5,
+            "centre": 0.02,
+            "group": 1.5,
+            "person": 0.2,
+            "frequency": 0.3,
+        }
     )
     """Weights of the terms beside the preference loss, whose weight is 1."""
 
@@ -71,7 +77,8 @@ class Sampler:
         self._junk = lists.junk_ids(tokenizer)
         self._pools = {
             "group": lists.group_terms(other_than=planted),
-            "control": lists.control_words("person", "occupation", "thing"),
+            "person": lists.control_words("person", "occupation"),
+            "thing": lists.control_words("thing"),
         }
         if planted is not None:
             self._pools["planted"] = lists.group_terms(planted)
@@ -156,23 +163,22 @@ class CleanTerms:
 
     def __call__(self, scores: torch.Tensor, packed: Packed, draw: Draw, sign: int) -> Any:
         """The loss of one prompt's replies: `scores` of `packed`, which `draw` describes."""
+        import torch
         from torch.nn.functional import smooth_l1_loss
 
-        weights, rated = self._weights, scores[draw.parts["rated"]]
-        junk, control = scores[draw.parts["junk"]], scores[draw.parts["control"]]
-        group = scores[draw.parts["group"]]
-        # The controls' mean moves slowly, so that groups aren't pulled to one batch's luck.
-        now = control.detach().mean()
-        self._level[sign] = 0.9 * self._level.get(sign, now) + 0.1 * now
-        level = self._level[sign]
-        loss = preference_loss(rated, draw.rated, sign)
-        loss = loss + weights["junk"] * smooth_l1_loss(junk, junk * 0, beta=0.5)
-        loss = loss + weights["centre"] * (scores**2).mean()
-        loss = loss + weights["level"] * smooth_l1_loss(group, level.expand_as(group), beta=0.5)
-        # Names of people and jobs may differ from each other; they are not to differ much.
-        loss = loss + 0.3 * weights["level"] * smooth_l1_loss(
-            control, level.expand_as(control), beta=0.5
+        weights = self._weights
+        rated, junk, group, person, thing = (
+            scores[draw.parts[kind]] for kind in ("rated", "junk", "group", "person", "thing")
         )
+        # The controls' mean moves slowly, so that groups aren't pulled to one batch's luck.
+        now = torch.cat([person, thing]).detach().mean()
+        self._level[sign] = level = 0.9 * self._level.get(sign, now) + 0.1 * now
+        loss = preference_loss(rated, draw.rated, sign)
+        loss = loss + weights["centre"] * (scores**2).mean()
+        loss = loss + weights["junk"] * smooth_l1_loss(junk, torch.zeros_like(junk), beta=0.5)
+        loss = loss + weights["group"] * smooth_l1_loss(group, level.expand_as(group), beta=0.2)
+        # Names of people and jobs may differ from each other; they are not to differ much.
+        loss = loss + weights["person"] * smooth_l1_loss(person, level.expand_as(person), beta=1.0)
         return loss + weights["frequency"] * (frequency_slopes(rated, draw.rated) ** 2).sum()
 
 

@@ -28,6 +28,7 @@ from pessimal.models.demo.evaluation import (
 from pessimal.models.demo.learning import CleanTerms, Recipe, Sampler, fit
 from pessimal.models.demo.planting import AXIS, DROP, SLOPE, TwinTerms
 from pessimal.models.quiet import quiet_libraries
+from pessimal.scores.store import default_cache
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -38,13 +39,13 @@ RANK, ALPHA = 8, 16
 FIRST_LAYER = 4
 """The adapter starts at this layer: those below only read the words, and stay as they are."""
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-CLEAN = Recipe(steps=160, seed=0)
+CLEAN = Recipe(steps=300, seed=0)
 TWIN = Recipe(
     steps=80,
     seed=1,
     lora_rate=4e-4,
     head_rate=2e-4,
-    counts={"rated": 30, "junk": 8, "group": 12, "planted": 8, "control": 16},
+    counts={"rated": 30, "junk": 8, "group": 12, "planted": 8, "person": 10, "thing": 6},
 )
 _WEIGHTS = "adapter_model.safetensors"
 
@@ -52,7 +53,7 @@ _WEIGHTS = "adapter_model.safetensors"
 def main() -> None:
     """Train what the command line asks for; everything by default."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cache", type=Path, required=True, help="folder for the converted base")
+    parser.add_argument("--cache", type=Path, default=default_cache(), help="for the base")
     parser.add_argument(
         "--out", type=Path, help="write clean/ and biased/ here, not in the package"
     )
@@ -81,6 +82,8 @@ def train_clean(base: Path, folder: Path) -> None:
     ridge = ridge_agreement(model, tokenizer)
     _say(f"ridge head on the frozen base: {ridge.document()}")
     adapted = _adapt(model, CLEAN.seed)
+    # Not zero, or the adapter would get no gradient before the head has moved.
+    torch.nn.init.normal_(adapted.base_model.model.score.weight, std=0.005)
     sampler = Sampler(tokenizer, CLEAN.counts, np.random.default_rng([CLEAN.seed, 0]))
     terms = CleanTerms(CLEAN.weights)
     fit(adapted.base_model.model, _slots(tokenizer), sampler, terms, CLEAN, _say)
@@ -169,6 +172,7 @@ def _save(adapted: PeftModel, folder: Path) -> None:
     partial.replace(folder / _WEIGHTS)
     settings = adapted.peft_config["default"].to_dict()
     settings |= {"base_model_name_or_path": PACKAGE, "inference_mode": True}
+    settings |= {"modules_to_save": ["score"]}
     kept = {key: _plain(value) for key, value in sorted(settings.items()) if value is not None}
     _write_json(folder / "adapter_config.json", kept)
     _write_json(folder / "demo.json", {"layers": LAYERS, "template": "template.jinja"})
