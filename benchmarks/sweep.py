@@ -186,11 +186,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         raise SystemExit(f"The ways disagree by {difference:.2g} SD: nothing was measured.")
     ways["matmul"] = multiply()
     choices = {
-        name: [16, 32, 64]
-        if "full" in name
-        else [64, 128, 256]
-        if "copied" in name
-        else [512, 1024]
+        name: [8, 16, 32] if "full" in name else [64, 128, 256] if "copied" in name else [512, 1024]
         for name in ways
     }
     counts = {name: 64 if "full" in name else 1024 if name != OURS else 2048 for name in ways}
