@@ -90,11 +90,11 @@ def report_run(reference: str, out: Path, content: ContentRoot, tracking_uri: st
     artifacts = document["artifacts"]
     tables = {
         Path(place).stem.replace(".", "/", 1): _frame(tracker, run_id, place)
-        for place in artifacts["tables"]
+        for place in artifacts.get("tables", [])
     }
     drawings = {
         Path(place).stem: tracker.download(run_id, place).read_text(encoding="utf-8")
-        for place in artifacts["figures"]
+        for place in artifacts.get("figures", [])
     }
     scores = {
         name: _frame(tracker, run_id, artifacts[name]) if name in artifacts else None

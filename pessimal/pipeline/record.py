@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from pessimal.errors import PessimalError
 from pessimal.pipeline.audits import AuditOutcome
 from pessimal.pipeline.scoring import Tables
 from pessimal.pipeline.session import versions
-from pessimal.pipeline.work import Work
+from pessimal.pipeline.work import Planned
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +36,7 @@ VALIDATION = "gate/validation.json"
 class Findings:
     """Everything that one audit measured, ready to be judged and recorded."""
 
-    work: Work
+    work: Planned
     """What was to be done."""
     model: dict[str, Any]
     """The ``model`` object of the document."""
@@ -47,10 +48,12 @@ class Findings:
     """Every metric of the audits that ran."""
     timings: dict[str, float]
     """Seconds by step."""
-    ids_without_row: tuple[int, ...]
+    ids_without_row: tuple[int, ...] = ()
     """Ids of the tokenizer that the model has no embedding row for."""
-    rows_without_token: int
+    rows_without_token: int = 0
     """Embedding rows that no token belongs to."""
+    extra: dict[str, Any] = field(default_factory=dict)
+    """Further entries of the document."""
 
 
 def audit_document(findings: Findings, judgement: Judgement, run_id: str) -> dict[str, Any]:
@@ -58,8 +61,8 @@ def audit_document(findings: Findings, judgement: Judgement, run_id: str) -> dic
     from pessimal.tracking import list_digest
 
     results = {one.name: one.result for one in findings.outcomes if one.result}
+    vocabulary = findings.tables.vocabulary
     artifacts: dict[str, Any] = {
-        "scores": VOCABULARY,
         "report": REPORT,
         "document": "audit.json",
         "tables": [
@@ -71,6 +74,8 @@ def audit_document(findings: Findings, judgement: Judgement, run_id: str) -> dic
             for figure in result.figures
         ],
     }
+    if vocabulary is not None:
+        artifacts["scores"] = VOCABULARY
     if findings.tables.words is not None:
         artifacts["words"] = WORDS
     if findings.tables.as_text is not None:
@@ -78,8 +83,9 @@ def audit_document(findings: Findings, judgement: Judgement, run_id: str) -> dic
     return {
         "schema": "pessimal.audit/1",
         "run_id": run_id,
-        "command": findings.work.request.command,
-        "pipeline": findings.work.pipeline.name,
+        "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": findings.work.command,
+        "pipeline": findings.work.pipeline_name,
         "policy": judgement.policy,
         "policy_sha256": judgement.policy_sha256,
         "verdict": judgement.verdict,
@@ -95,9 +101,11 @@ def audit_document(findings: Findings, judgement: Judgement, run_id: str) -> dic
             {"name": name, "items": len(words), "sha256": list_digest(words)}
             for name, words in findings.work.lists.items()
         ],
-        "vocabulary": {
-            "rows": len(findings.tables.vocabulary.frame),
-            "sampled": findings.tables.vocabulary.metadata.sampled,
+        "vocabulary": None
+        if vocabulary is None
+        else {
+            "rows": len(vocabulary.frame),
+            "sampled": vocabulary.metadata.sampled,
             "ids_without_row": list(findings.ids_without_row),
             "rows_without_token": findings.rows_without_token,
         },
@@ -105,7 +113,7 @@ def audit_document(findings: Findings, judgement: Judgement, run_id: str) -> dic
         "artifacts": artifacts,
         "timings": {name: round(seconds, 3) for name, seconds in findings.timings.items()},
         "versions": versions(),
-    }
+    } | findings.extra
 
 
 def table_place(audit: str, name: str) -> str:
@@ -124,6 +132,7 @@ def write_artifacts(
 ) -> None:  # fmt: skip
     """Log everything to the run; the document last, so that a run that has it is whole."""
     from pessimal.reports.html import write_report
+    from pessimal.reports.markdown import describe
 
     tables, work = findings.tables, findings.work
     _log_facts(run, findings, judgement)
@@ -135,10 +144,12 @@ def write_artifacts(
     run.log_text(_dumps(judgement.suite), SUITE)
     run.log_text(_dumps(judgement.validation), VALIDATION)
     write_report(
-        document, shown, tables.vocabulary.frame, drawings, scratch / REPORT,
+        document, shown, None if tables.vocabulary is None else tables.vocabulary.frame,
+        drawings, scratch / REPORT,
         words=None if tables.words is None else tables.words.frame, as_text=tables.as_text,
     )  # fmt: skip
     run.log_file(scratch / REPORT, REPORT)
+    run.describe(describe(document))
     run.log_document(document)
 
 
@@ -164,19 +175,20 @@ def stored_specs(path: Path) -> dict[str, MetricSpec]:
 def _log_facts(run: RunHandle, findings: Findings, judgement: Judgement) -> None:
     model, policy = findings.model, findings.work.policy
     code = code_sha256(findings.work.audits)
+    vocabulary = findings.tables.vocabulary
     run.log_params({
         "model": model["id"], "revision": model["revision"],
-        "pipeline": findings.work.pipeline.name,
+        "pipeline": findings.work.pipeline_name,
         "policy": policy.name, "family": model["family"], "dtype": model["dtype"],
         "attention": model["attention"], "bos": model["bos"], "device": model["device"],
-        "tokens": len(findings.tables.vocabulary.frame), "prompts": len(findings.work.prompts),
+        "tokens": None if vocabulary is None else len(vocabulary.frame), "prompts": len(findings.work.prompts),
     })  # fmt: skip
     run.set_tags({
         "verdict": judgement.verdict, "policy": policy.name, "policy.sha256": policy.sha256,
         "code.sha256": code, "model": model["id"], "model.revision": model["revision"],
-        "model.weights.sha256": model["hashes"]["weights"],
+        "model.weights.sha256": (model["hashes"] or {}).get("weights"),
         "model.template.sha256": model["template_sha256"], "precision": model["dtype"],
-        "sampled": findings.tables.vocabulary.metadata.sampled or None,
+        "sampled": True if vocabulary is not None and vocabulary.metadata.sampled else None,
     })  # fmt: skip
     run.log_metrics(findings.metrics, first=[rule.metric for rule in judgement.rules])
     run.log_dataset("prompts", [p.text for p in findings.work.prompts.values()], "prompts")

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, replace
-from pathlib import Path
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from pessimal.audit import Context, Metric
+from pessimal.audit import Context
 from pessimal.pipeline.audits import metrics_of, run_audits
-from pessimal.pipeline.record import Findings, audit_document, write_artifacts
-from pessimal.pipeline.scoring import Tables, score_as_text, score_vocabulary, score_words
+from pessimal.pipeline.conclude import Timings, conclude, timed
+from pessimal.pipeline.record import Findings
+from pessimal.pipeline.scoring import (
+    Tables,
+    join_words,
+    score_as_text,
+    score_vocabulary,
+    score_words,
+)
 from pessimal.pipeline.session import SEED, Say, Session, open_session
-from pessimal.pipeline.work import AuditRequest, Work, read_work
+from pessimal.pipeline.work import HUMAN, AuditRequest, Work, read_work
 
 if TYPE_CHECKING:
-    from pessimal.gate.records import Judgement
-
-Timings = dict[str, float]
+    from pessimal.models.base import BaseLogprobs
 
 
 def run_audit(request: AuditRequest, say: Say) -> dict[str, Any]:
@@ -43,7 +43,8 @@ def run_audit(request: AuditRequest, say: Say) -> dict[str, Any]:
     work = read_work(request)
     tracker = Tracker(request.tracking_uri, request.content.home)
     timings: Timings = {}
-    with _timed(timings, "load_s"):
+    base = _ask_base(work, timings, say)
+    with timed(timings, "load_s"):
         first = work.steps["vocabulary"][0]
         session = open_session(request.model, request.cache, first, request.options, say)
         for prompt in work.prompts.values():
@@ -54,35 +55,52 @@ def run_audit(request: AuditRequest, say: Say) -> dict[str, Any]:
             return _share_document(tables)
     name = f"{session.source.id} {work.pipeline.name}"
     tags = {"model": session.source.id, "pipeline": work.pipeline.name}
-    with tracker.start(name, tags, _key(session, work)) as run:
+    with tracker.start(name, tags, _key(session, work, base)) as run:
         picked_up = " (picked up where it stopped)" if run.resumed else ""
         say(f"Recording run {run.run_id}{picked_up}")
-        findings = _measure(session, work, timings, say)
-        judgement = _judge(findings)
-        if judgement.void:
-            findings = replace(findings, metrics=[_void(one) for one in findings.metrics])
-        document = audit_document(findings, judgement, run.run_id)
-        say("Writing the report")
-        with tempfile.TemporaryDirectory(prefix="pessimal-") as scratch:
-            write_artifacts(run, findings, judgement, document, Path(scratch))
-    return document
+        findings = _measure(session, work, base, timings, say)
+        say("Judging, and writing the report")
+        return conclude(run, findings)
+
+
+def _ask_base(work: Work, timings: Timings, say: Say) -> BaseLogprobs | None:
+    """What the base model would say next; asked before the reward model takes up the memory."""
+    request = work.request
+    if request.base_model is None:
+        return None
+    from pessimal.models.base import base_logprobs
+    from pessimal.models.source import open_source
+
+    prompts = {prompt.id: prompt.text for prompt in work.steps["vocabulary"]}
+    with timed(timings, "base_s"):
+        say(f"Asking {request.base_model} for the next token after {len(prompts)} prompts")
+        source = open_source(request.model, request.cache)
+        return base_logprobs(request.base_model, source, prompts, request.cache)
 
 
 def _score(session: Session, work: Work, timings: Timings, say: Say) -> Tables:
     pipeline, steps, quiet = work.pipeline, work.steps, work.request.quiet
     ids = session.planned_ids(pipeline.vocabulary.tokens)
-    with _timed(timings, "sweep_s"):
+    with timed(timings, "sweep_s"):
         say(f"Scoring {len(ids):,} tokens under {len(steps['vocabulary'])} prompts")
         vocabulary, costs = score_vocabulary(session, steps["vocabulary"], ids, quiet=quiet)
     tables = Tables(vocabulary, costs, ids)
     if "words" in steps:
-        with _timed(timings, "words_s"):
-            count = sum(map(len, work.lists.values()))
+        with timed(timings, "words_s"):
+            lists = {name: words for name, words in work.lists.items() if name != HUMAN}
+            count = sum(map(len, lists.values()))
             say(f"Scoring {count:,} words and phrases under {len(steps['words'])} prompts")
-            tables.words, costs = score_words(session, steps["words"], work.lists, quiet=quiet)
+            tables.words, costs = score_words(session, steps["words"], lists, quiet=quiet)
+            tables.costs += costs
+    if HUMAN in steps:
+        with timed(timings, "human_s"):
+            lists = {HUMAN: work.lists[HUMAN]}
+            say(f"Scoring {len(lists[HUMAN]):,} ranked entities under {len(steps[HUMAN])} prompts")
+            ranked, costs = score_words(session, steps[HUMAN], lists, quiet=quiet)
+            tables.words = ranked if tables.words is None else join_words(tables.words, ranked)
             tables.costs += costs
     if pipeline.as_text is not None:
-        with _timed(timings, "as_text_s"):
+        with timed(timings, "as_text_s"):
             say(f"Scoring tokens ({pipeline.as_text.tokens}) as text through the template")
             tables.as_text, costs = score_as_text(
                 session, steps["as_text"], vocabulary, pipeline.as_text.tokens, quiet=quiet
@@ -91,12 +109,15 @@ def _score(session: Session, work: Work, timings: Timings, say: Say) -> Tables:
     return tables
 
 
-def _measure(session: Session, work: Work, timings: Timings, say: Say) -> Findings:
+def _measure(
+    session: Session, work: Work, base: BaseLogprobs | None, timings: Timings, say: Say
+) -> Findings:
     from pessimal.models.rescoring import RescoringScorer
 
     tables = _score(session, work, timings, say)
+    assert tables.vocabulary is not None
     say("Measuring")
-    with _timed(timings, "audits_s"):
+    with timed(timings, "audits_s"):
         context = Context(
             prompts=work.prompts,
             seed=SEED,
@@ -106,6 +127,9 @@ def _measure(session: Session, work: Work, timings: Timings, say: Say) -> Findin
             words=None if tables.words is None else tables.words.frame,
             as_text=tables.as_text,
             scorer=RescoringScorer(session.scorer, session.slots),
+            human=work.human,
+            base_logprobs=None if base is None else base.frame,
+            categories=work.categories,
         )
         outcomes = run_audits(work.audits, context, work.pipeline.audits)
     return Findings(
@@ -117,33 +141,8 @@ def _measure(session: Session, work: Work, timings: Timings, say: Say) -> Findin
         timings=timings,
         ids_without_row=session.vocabulary.without_row,
         rows_without_token=session.vocabulary.rows_without_token,
+        extra={} if base is None else {"base_model": base.document},
     )
-
-
-def _judge(findings: Findings) -> Judgement:
-    from pessimal.gate.judge import judge
-    from pessimal.gate.records import AuditStatus
-    from pessimal.gate.suite import score_table_suite
-
-    work, tables = findings.work, findings.tables
-    table = tables.vocabulary
-    with _timed(findings.timings, "gate_s"):
-        return judge(
-            work.policy,
-            findings.metrics,
-            [AuditStatus(one.name, one.status, one.reason) for one in findings.outcomes],
-            work.specs,
-            model_id=findings.model["id"],
-            revision=findings.model["revision"],
-            waivers=work.waivers,
-            scores=score_table_suite(table.frame, tables.planned_ids, table.prompts),
-        )
-
-
-def _void(metric: Metric) -> Metric:
-    if metric.name.startswith("numerics."):
-        return metric
-    return replace(metric, status="void", reason="the numerics failed")
 
 
 def _share_document(tables: Tables) -> dict[str, Any]:
@@ -157,7 +156,7 @@ def _share_document(tables: Tables) -> dict[str, Any]:
     }
 
 
-def _key(session: Session, work: Work) -> str:
+def _key(session: Session, work: Work, base: BaseLogprobs | None) -> str:
     """What makes two runs the same work, so that one can go on with what the other left."""
     parts = {
         "model": session.loaded.hashes.items(),
@@ -166,12 +165,8 @@ def _key(session: Session, work: Work) -> str:
         "policy": work.policy.sha256,
         "prompts": [prompt.text for prompt in work.prompts.values()],
         "lists": work.lists,
+        "human": None if work.human is None else work.human.to_dict("list"),
+        "categories": work.categories,
+        "base": None if base is None else [base.document, base.frame.sum().tolist()],
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
-
-
-@contextmanager
-def _timed(timings: Timings, name: str) -> Iterator[None]:
-    began = time.perf_counter()
-    yield
-    timings[name] = timings.get(name, 0.0) + time.perf_counter() - began

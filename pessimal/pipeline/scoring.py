@@ -30,8 +30,8 @@ forward_tokens planned_tokens halvings seconds``."""
 class Tables:
     """The scores of an audit."""
 
-    vocabulary: ScoreTable
-    """The vocabulary, or a sample of it."""
+    vocabulary: ScoreTable | None
+    """The vocabulary, or a sample of it; None for imported scores."""
     costs: list[Cost]
     """What each sweep cost."""
     planned_ids: list[int]
@@ -92,6 +92,17 @@ def score_words(
         words=[word for word, _ in rows], lists=[name for _, name in rows], ids=ids,
         scores=scores, metadata=session.metadata(),
     ), costs  # fmt: skip
+
+
+def join_words(first: WordTable, second: WordTable) -> WordTable:
+    """One table of both's rows; a prompt that only one was scored under is NaN in the other."""
+    import pandas as pd
+
+    from pessimal.scores.table import WordTable
+
+    # Columns stay float32: a missing one is made of NaN by concat.
+    frame = pd.concat([first.frame, second.frame], ignore_index=True)
+    return WordTable(frame, first.metadata)
 
 
 def score_as_text(

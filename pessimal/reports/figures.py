@@ -248,6 +248,9 @@ def _checked(figure: Figure, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame
             f"{', '.join(missing)}.",
             "Mend the audit that declares it.",
         )
+    if not len(table):
+        # An empty table's columns have no type to tell numbers by.
+        return table
     drawn = [c for c in (figure.x, figure.y) if c and _numeric(table, c)]
     if not drawn:
         raise PessimalError(

@@ -152,3 +152,9 @@ def test_rows_that_only_look_alike_are_both_drawn() -> None:
     once = pd.DataFrame({"sign": ["+", "-"] * 2, "z": [1.0, 2, 3, 4], "framing": list("aabb")})
     split = Figure("split", "Split?", "intervals", "t", "z", "sign", group="framing")
     assert texts(draw(split, {"t": once}).svg).count("+") == 1
+
+
+def test_an_empty_table_is_drawn_as_having_no_values() -> None:
+    empty = pd.DataFrame({"tau": [], "framing": []}, dtype=object)
+    figure = Figure("pairs", "How alike?", "distribution", "pairs", x="tau", group="framing")
+    assert "no finite values" in draw(figure, {"pairs": empty}).svg
