@@ -10,6 +10,7 @@ from pessimal.lexicons.words import (
     list_digest,
     sexual_words,
     stem,
+    topic,
     word_lists,
     zipf,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "list_digest",
     "sexual_words",
     "stem",
+    "topic",
     "valence",
     "valence_words",
     "word_lists",

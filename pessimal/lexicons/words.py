@@ -75,20 +75,38 @@ def identity_terms(*, polysemous: bool = True) -> tuple[IdentityTerm, ...]:
 @cache
 def controls() -> tuple[Control, ...]:
     """The control nouns: people, occupations and common things."""
-    found: list[Control] = []
-    category = ""
-    for line in _lines("controls.txt"):
-        if line.startswith("["):
-            category = line.strip("[]")
-        else:
-            found.extend(Control(word, category) for word in line.split())
-    return tuple(found)
+    return tuple(Control(word, category) for category, word in _sections("controls.txt"))
 
 
 @cache
 def sexual_words() -> frozenset[str]:
     """Words about sex and nudity, in lower case."""
     return frozenset(word for line in _lines("sexual.txt") for word in line.split())
+
+
+@cache
+def _topics() -> dict[str, str]:
+    topics: dict[str, str] = {}
+    for term in identity_terms():
+        for name in (*term.carriers, *(() if term.polysemous else (term.term,))):
+            topics.setdefault(name, "identity")
+    for topic, word in _sections("topics.txt"):
+        topics.setdefault(word, topic)
+    return topics
+
+
+def topic(name: str) -> str:
+    """The topic of an entity, e.g. ``nature``, told by its name or the words in it; or ``other``.
+
+    A name that is an identity term, alone or in a carrier phrase, has the topic ``identity``.
+    """
+    topics = _topics()
+    words = name.lower().replace("'s", "").split()
+    for part in (name.lower(), *words):
+        for form in (part, part.removesuffix("s"), f"{part}s"):
+            if form in topics:
+                return topics[form]
+    return "other"
 
 
 def is_excluded(word: str) -> bool:
@@ -140,6 +158,16 @@ def _stemmer() -> Any:
     from nltk.stem.snowball import SnowballStemmer
 
     return SnowballStemmer("english")
+
+
+def _sections(name: str) -> Iterator[tuple[str, str]]:
+    """Every word of a file with the ``[section]`` that it stands in."""
+    section = ""
+    for line in _lines(name):
+        if line.startswith("["):
+            section = line.strip("[]")
+        else:
+            yield from ((section, word) for word in line.split())
 
 
 def _lines(name: str) -> Iterator[str]:

@@ -63,7 +63,7 @@ def test_the_toy_model_is_audited(name: str, context: Context):
         pytest.skip(f"{name} needs an input that the toy doesn't come with")
     result = audit.function(context)
     check(audit, result)
-    assert any(metric.status == "ok" for metric in result.metrics)
+    assert any(metric.value is not None for metric in result.metrics)
 
 
 def test_the_toys_scores_hold_up(context: Context):

@@ -15,6 +15,7 @@ from pessimal.lexicons import (
     list_digest,
     sexual_words,
     stem,
+    topic,
     word_lists,
     zipf,
 )
@@ -99,3 +100,12 @@ def test_the_import_is_light():
     code = f"import sys, pessimal.lexicons; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("Black people", "identity"), ("Women", "identity"), ("Water", "nature"),
+     ("The Internet", "technology"), ("Pornography", "sexuality"), ("Zzyzx", "other")],
+)  # fmt: skip
+def test_entities_have_topics(name: str, expected: str):
+    assert topic(name) == expected
