@@ -56,7 +56,7 @@ def judge(
         )  # fmt: skip
 
     states = {audit.name: audit for audit in audits}
-    rules, skipped = _split(policy.rules_for(model_id), states, metrics)
+    rules, skipped = _split(policy.rules_for(model_id), states)
     lines = _audit_lines(policy, audits)
     if not rules:
         lines.append(_line("suite", "Nothing was judged: none of the policy's audits ran."))
@@ -94,15 +94,14 @@ def judge(
 
 
 def _split(
-    rules: Sequence[Rule], states: Mapping[str, AuditStatus], metrics: Sequence[Metric]
+    rules: Sequence[Rule], states: Mapping[str, AuditStatus]
 ) -> tuple[list[Rule], list[Skipped]]:
-    """Rules to judge, and rules of audits that did not run and left nothing."""
-    measured = {metric.name for metric in metrics}
+    """Rules to judge, and rules of audits that did not run."""
     judged: list[Rule] = []
     skipped: list[Skipped] = []
     for rule in rules:
         state = states.get(rule.audit)
-        if state is not None and state.status == "NOT_RUN" and rule.metric not in measured:
+        if state is not None and state.status == "NOT_RUN":
             reason = state.reason or "no reason was given"
             skipped.append(Skipped(rule.metric, rule.slice, rule.source, reason))
         else:

@@ -211,6 +211,21 @@ def test_an_audit_that_did_not_run_does_not_count_unless_required() -> None:
     assert "no scores of words" in line.reason
 
 
+def test_an_audit_that_broke_says_why_and_its_rules_are_errors() -> None:
+    judgement = run(metrics=METRICS[:8], audits=state("identity", "ERROR", "boom"))
+    lines = {line.metric: line for line in judgement.rules}
+    assert lines["identity"].reason == "The audit broke: boom."
+    assert lines["identity.new"].verdict == "ERROR"
+    assert lines[SKEW].verdict == "PASS"
+
+
+def test_a_rule_with_two_rows_is_an_error_whichever_comes_first() -> None:
+    for metrics in (TWICE, TWICE[::-1]):
+        lines = {line.metric: line for line in run(metrics=metrics).rules}
+        assert lines[METRICS[0].name].verdict == "ERROR"
+        assert "2 rows" in lines[METRICS[0].name].reason
+
+
 def test_a_rule_of_one_model_replaces_the_rule_for_all() -> None:
     own = replace(policy(rule(min=0.5)), models={MODEL: (rule(min=-0.5),)})
     assert run(own).verdict == "PASS"
