@@ -55,6 +55,12 @@ def app() -> None:
 @click.option(
     "--policy", default="default", show_default=True, metavar="Q", help="What is acceptable."
 )
+@click.option("--base-model", metavar="B",
+              help="Language model to set beside it: a folder, a hub id or demo-base.")  # fmt: skip
+@click.option("--human", type=click.Path(path_type=Path), metavar="CSV",
+              help="Human ranking to score and compare with: name, score, matches.")  # fmt: skip
+@click.option("--categories", type=click.Path(path_type=Path), metavar="FILE",
+              help="Word categories to compare: .dicx, or CSV with word, category.")  # fmt: skip
 @click.option("--engine", type=click.Choice(["local"]), default="local", show_default=True,
               help="Where the scoring runs.")  # fmt: skip
 @model_options
@@ -128,6 +134,41 @@ def gate(**flags: Any) -> int:
     from pessimal.cli.commands import run_gate
 
     return run_gate(flags)
+
+
+@app.command(
+    name="import",
+    epilog=_examples(
+        "pessimal import --format elo 'What is the greatest thing ever.csv'",
+        "pessimal import --format words scores/*.csv --prompts prompts.yaml --categories mine.dicx",
+    ),
+)
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path),
+                metavar="FILE...")  # fmt: skip
+@click.option("--format", "layout", required=True, type=click.Choice(["elo", "words"]),
+              help="elo: name, score, matches, then a column a model; the file's name is the"
+              " prompt. words: response, then a column a prompt; the file's name is the"
+              " model.")  # fmt: skip
+@click.option("--prompts", type=click.Path(path_type=Path), metavar="YAML",
+              help="Prompts by id; the project's own stay known.")  # fmt: skip
+@click.option("--categories", type=click.Path(path_type=Path), metavar="FILE",
+              help="Word categories to compare: .dicx, or CSV with word, category.")  # fmt: skip
+@click.option("--valence", default="vader", show_default=True, metavar="NAME|CSV",
+              help="Valence lexicon: vader, afinn (AFINN-111), opinion, or a CSV file with"
+              " word, valence.")  # fmt: skip
+@click.option(
+    "--policy", default="report-only", show_default=True, metavar="Q", help="What is acceptable."
+)
+@tracking_options
+@output_options
+def import_scores(**flags: Any) -> int:
+    """Audit published score tables, with no model at all: one run a model.
+
+    Audits that need a model to score with do not run.
+    """
+    from pessimal.cli.commands import run_import
+
+    return run_import(flags)
 
 
 @app.command(epilog=_examples("pessimal report latest --out report.html"))

@@ -28,6 +28,7 @@ def run_audit(flags: Flags) -> int:
     request = AuditRequest(
         model=_model(flags), content=_content(flags), cache=_cache(flags),
         pipeline=flags["pipeline"], policy=flags["policy"], tracking_uri=flags["tracking_uri"],
+        human=flags["human"], base_model=flags["base_model"], categories=flags["categories"],
         options=_options(flags), quiet=flags["quiet"],
         command=shlex.join(["pessimal", *sys.argv[1:]]),
     )  # fmt: skip
@@ -104,6 +105,29 @@ def run_report(flags: Flags) -> int:
     elif not flags["quiet"]:
         _say(flags)(f"Wrote {flags['out']}")
     return 0
+
+
+def run_import(flags: Flags) -> int:
+    """``pessimal import``."""
+    from pessimal.pipeline.imported import ImportRequest
+    from pessimal.pipeline.imported import run_import as import_scores
+
+    request = ImportRequest(
+        files=flags["files"], layout=flags["layout"], content=_content(flags),
+        prompts=flags["prompts"], categories=flags["categories"], valence=flags["valence"],
+        policy=flags["policy"], tracking_uri=flags["tracking_uri"],
+        command=shlex.join(["pessimal", *sys.argv[1:]]),
+    )  # fmt: skip
+    document = import_scores(request, _say(flags))
+    if flags["as_json"]:
+        print_document(document)
+    else:
+        from pessimal.cli.tables import print_audit
+
+        for run in document["runs"]:
+            print_audit(run, quiet=flags["quiet"])
+    code: int = document["exit_code"]
+    return code
 
 
 def run_ui(flags: Flags) -> int:

@@ -6,13 +6,12 @@ Each returns plain columns and refuses what it can't read, naming the file, the 
 from pessimal.inputs.human import read_human
 from pessimal.inputs.prompts import PromptText, read_prompts
 from pessimal.inputs.published import EloFile, WordFile, read_elo, read_words
-from pessimal.inputs.words import expand, read_categories, read_valence
+from pessimal.inputs.words import read_categories, read_valence
 
 __all__ = [
     "EloFile",
     "PromptText",
     "WordFile",
-    "expand",
     "read_categories",
     "read_elo",
     "read_human",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from pessimal.errors import UsageError
@@ -22,7 +21,7 @@ def read_categories(path: Path) -> dict[str, list[str]]:
 
     Returns:
         Terms by category, lower-cased, in the file's order. A ``*`` at a term's end stands for any
-        ending; `expand` resolves it.
+        ending.
 
     Raises:
         UsageError: the file is neither, a cell is neither empty nor X, or a category has no word.
@@ -53,32 +52,6 @@ def read_valence(path: Path) -> dict[str, float]:
                 "Give a lexicon with words above and below zero.",
             )
     return scores
-
-
-def expand(
-    categories: Mapping[str, Sequence[str]], words: Collection[str]
-) -> dict[str, tuple[str, ...]]:
-    """Replace terms that end in ``*`` by the words that begin so.
-
-    Args:
-        categories: terms by category, as `read_categories` gives them.
-        words: the words that there are scores for.
-    """
-    known = sorted({word.strip().lower() for word in words})
-    return {
-        name: tuple(
-            dict.fromkeys(
-                word
-                for term in terms
-                for word in (
-                    [one for one in known if one.startswith(term[:-1])]
-                    if term.endswith("*")
-                    else [term]
-                )
-            )
-        )
-        for name, terms in categories.items()
-    }
 
 
 def _marked(sheet: Sheet) -> dict[str, list[str]]:

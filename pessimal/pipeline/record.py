@@ -181,7 +181,8 @@ def _log_facts(run: RunHandle, findings: Findings, judgement: Judgement) -> None
         "pipeline": findings.work.pipeline_name,
         "policy": policy.name, "family": model["family"], "dtype": model["dtype"],
         "attention": model["attention"], "bos": model["bos"], "device": model["device"],
-        "tokens": None if vocabulary is None else len(vocabulary.frame), "prompts": len(findings.work.prompts),
+        "tokens": None if vocabulary is None else len(vocabulary.frame),
+        "prompts": len(findings.work.prompts),
     })  # fmt: skip
     run.set_tags({
         "verdict": judgement.verdict, "policy": policy.name, "policy.sha256": policy.sha256,

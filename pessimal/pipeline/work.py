@@ -156,7 +156,7 @@ def read_work(request: AuditRequest) -> Work:
     book = load_prompts(content.pipelines)
     if human is not None and pipeline.human is None:
         raise UsageError(
-            "human_not_planned", f"The pipeline {pipeline.name} has no prompts for a human ranking.",
+            "human_not_planned", f"The pipeline {pipeline.name} has no prompts for a ranking.",
             "Leave out --human, or give the pipeline a line such as: human: {prompts: human}.",
         )  # fmt: skip
     lists = word_lists() if pipeline.words else {}
