@@ -30,6 +30,7 @@ CONTROLS = {
     "valence": ("valence",),
     "full": ("valence", "length", "n_tokens"),
 }
+MANY_WORDS = 10_000
 FRAMINGS: tuple[Framing, ...] = ("positive", "negative")
 
 METRICS = (
@@ -158,14 +159,15 @@ def _slope(context: Context, z: Floats, columns: dict[str, Floats], name: str) -
         nan = float("nan")
         return _Slope(nan, nan, nan, None, {**row, "slope": nan, "hc3_error": nan})
     rng = np.random.default_rng(context.seed)
+    total = 2000 if len(z) < MANY_WORDS else 1000
     parts = [
         coefficient_replicates(z, design, resample_counts(rng, len(z), size))[:, 1]
-        for size in in_batches(2000, len(z))
+        for size in in_batches(total, len(z))
     ]
     draws = np.concatenate(parts)
     fit = ols(np.column_stack([z, z.mean(axis=1)]), design)
     by_prompt = fit.coefficients["zipf"][:-1]
-    low, high = percentile_interval((draws * prompt_weights(rng, z.shape[1])).sum(axis=1))
+    low, high = percentile_interval((draws * prompt_weights(rng, z.shape[1], total)).sum(axis=1))
     row |= {"slope": float(by_prompt.mean()), "hc3_error": float(fit.errors["zipf"][-1])}
     return _Slope(float(by_prompt.mean()), low, high, noise_floor(by_prompt), row)
 

@@ -66,14 +66,14 @@ class MatchedGaps:
 
         from pessimal.statistics.bootstrap import prompt_weights, resample_counts
 
-        chosen = np.zeros((len(self.terms), len(self.controls)))
-        np.put_along_axis(chosen, self.matches.indices, 1.0, axis=1)
+        chosen = np.zeros((len(self.controls), len(self.terms)))
+        np.put_along_axis(chosen, self.matches.indices.T, 1.0, axis=0)
         counts = resample_counts(rng, len(self.controls), b)
         weights = prompt_weights(rng, self.prompts, b)
-        drawn = np.maximum(counts @ chosen.T, 1e-9)
+        drawn = np.maximum(counts @ chosen, 1e-9)
         total = np.zeros(drawn.shape)
         for k in range(self.prompts):
-            matched = counts @ (chosen * self.control_percentile[:, k]).T / drawn
+            matched = counts @ (chosen * self.control_percentile[:, k : k + 1]) / drawn
             total += weights[:, k : k + 1] * (self.percentile[:, k] - matched)
         return total
 

@@ -34,7 +34,9 @@ def resample_counts(
     if n == 0:
         return np.zeros((b, 0))
     if clusters is None:
-        return rng.multinomial(n, np.full(n, 1 / n), size=b).astype(np.float64)
+        # Counting uniform draws is many times faster than numpy's multinomial.
+        cells = rng.integers(0, n, size=(b, n)) + n * np.arange(b)[:, None]
+        return np.bincount(cells.ravel(), minlength=b * n).reshape(b, n).astype(np.float64)
     labels, which = np.unique(np.asarray(clusters), return_inverse=True)
     return resample_counts(rng, len(labels), b)[:, which]
 
