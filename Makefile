@@ -4,7 +4,7 @@ PYTHON ?= python3
 RUN ?= latest
 OUT ?= report.html
 # Recipes read these from the environment, so that no value is ever parsed as shell code.
-export MODEL PIPELINE POLICY RUN OUT
+export MODEL PIPELINE POLICY RUN OUT DATA
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -12,7 +12,7 @@ FAST := not slow and not browser and not ray
 
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
-.PHONY: help setup audit ui gate report test lint bench demo-model
+.PHONY: help setup audit ui gate report test lint bench reproduce demo-model
 
 help: ## Show this list
 	@echo "Usage: make TARGET [NAME=value ...]"; echo
@@ -67,6 +67,9 @@ lint: $(READY) ## Check style, types, floors and files
 
 bench: $(READY) ## Measure the sweep on this machine; wants a quiet one
 	@$(BIN)/python benchmarks/sweep.py
+
+reproduce: $(READY) ## Recompute published figures: DATA=folder of published scores
+	@$(BIN)/python benchmarks/reproduce.py $${DATA:+"$$DATA"}
 
 demo-model: $(READY) ## Train the demo reward models again; under 30 minutes on two cores
 	@$(BIN)/python -m pessimal.models.demo.train
