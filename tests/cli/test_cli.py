@@ -22,7 +22,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_help_has_examples_for_every_command(capsys: Capture) -> None:
     listed = call(capsys, "--help")
     assert listed.code == 0
-    for command in ("audit", "plan", "score", "gate", "report", "ui", "init"):
+    for command in ("audit", "plan", "score", "import", "gate", "report", "ui", "init"):
         assert command in listed.out
         shown = call(capsys, command, "--help")
         assert f"pessimal {command}" in shown.out.split("Examples:")[1]

@@ -7,19 +7,19 @@ import pytest
 from benchmarks.reproduce import ROWS, Documents, recompute
 from tests.audits import published
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
 
 @pytest.fixture(scope="module")
 def documents(tmp_path_factory: pytest.TempPathFactory) -> Documents:
     return recompute(published.folder().resolve(), tmp_path_factory.mktemp("published"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.metric} {row.model}")
 def test_a_published_figure(row, documents):
     assert row.find(documents) == pytest.approx(row.published, abs=row.tolerance)
 
 
-@pytest.mark.slow
 def test_every_model_has_a_run_and_no_scorer(documents):
     assert len(documents["elo"]["runs"]) == 10
     for document in documents.values():
@@ -31,7 +31,6 @@ def test_every_model_has_a_run_and_no_scorer(documents):
             assert run["verdict"] in ("PASS", "WARN")
 
 
-@pytest.mark.slow
 def test_words_of_two_folders_show_how_far_a_rerun_moves(documents):
     for run in documents["framing"]["runs"]:
         assert run["reruns"]["words"] == 45
