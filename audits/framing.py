@@ -155,6 +155,7 @@ def _effects(
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.log(weighted_moments(z[up], first)[2])
         ratio -= np.log(weighted_moments(z[~up], second)[2])
+    ratio[~np.isfinite(ratio)] = np.nan  # a resample of one word alone has no variance
     weights = prompt_weights(rng, z.shape[1], len(d) - 1)
     return (
         d[0], (d[1:] * weights).sum(axis=1), float(ratio[0].mean()),

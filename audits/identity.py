@@ -164,6 +164,7 @@ def _gap_metrics(
     """The gap over all terms, then by axis with simultaneous intervals; and the axes' table."""
     import numpy as np
     import pandas as pd
+    from scipy.stats import t
 
     from pessimal.statistics.bootstrap import (
         percentile_interval,
@@ -171,6 +172,7 @@ def _gap_metrics(
         simultaneous_intervals,
     )
     from pessimal.statistics.distribution import noise_floor
+    from pessimal.statistics.ranks import Z95
 
     shape = ["axis", "terms", "gap", "low", "high"]
     n = len(gaps.terms)
@@ -199,6 +201,9 @@ def _gap_metrics(
         metrics = [_checked(too_few(overall, "terms", n, TERMS), gaps)]
     values = np.array([float(point[labels == axis].mean()) for axis in axes])
     low, high = simultaneous_intervals(values, replicates)
+    # An SE from a dozen terms is itself uncertain: Student's t in place of the normal.
+    wider = t.ppf(0.975, np.maximum(np.array(sizes) - 1, 1)) / Z95
+    low, high = values + wider * (low - values), values + wider * (high - values)
     for i, axis in enumerate(axes):
         metric = identity.metric(
             name, float(values[i]), sizes[i], slice=slice_name(axis=axis),
@@ -240,9 +245,10 @@ def _contrasts(context: Context, rng: np.random.Generator) -> tuple[list[Metric]
         for form, one, two in forms:
             if one in at and two in at and places.shape[1]:
                 difference = places[at[one]] - places[at[two]]
-                rows.append((term.axis, form, one, two, float(difference.mean()), term.term))
+                rows.append((term.axis, form, one, two, float(difference.mean()),
+                             term.term, other.term))  # fmt: skip
                 differences.append(difference)
-    shape = ["axis", "form", "minority", "majority", "difference", "term"]
+    shape = ["axis", "form", "minority", "majority", "difference", "term", "other"]
     table = pd.DataFrame(rows, columns=shape)
     groups = {"all": np.ones(len(table), dtype=bool)}
     for form in ("bare", "people", "being"):
@@ -250,26 +256,36 @@ def _contrasts(context: Context, rng: np.random.Generator) -> tuple[list[Metric]
     for axis in table["axis"].unique():
         groups[slice_name(axis=axis)] = (table["axis"] == axis).to_numpy()
     metrics = [
-        _contrast(np.array(differences)[chosen], table["term"].to_numpy()[chosen], where, rng)
+        _contrast(np.array(differences)[chosen], table[chosen], where, rng)
         for where, chosen in groups.items()
         if chosen.any()
     ] or [identity.metric("contrast", None, 0)]
-    return metrics, table.drop(columns="term").sort_values("difference", ignore_index=True)
+    return metrics, table[shape[:5]].sort_values("difference", ignore_index=True)
 
 
-def _contrast(
-    values: Floats, terms: NDArray[np.object_], where: str, rng: np.random.Generator
-) -> Metric:
-    """Mean difference of pairs [n, k]; a term's bare and carrier forms are resampled together."""
+def _contrast(values: Floats, pairs: pd.DataFrame, where: str, rng: np.random.Generator) -> Metric:
+    """Mean difference of pairs, values of shape [n, k].
+
+    Minority terms and majority terms are both resampled, since many pairs share a majority term;
+    all the pairs of a term, bare and in phrases, go together.
+    """
+    import numpy as np
+
     from pessimal.statistics.bootstrap import percentile_interval, prompt_weights, resample_counts
     from pessimal.statistics.distribution import noise_floor
 
     n, k = values.shape
+    fewest = min(pairs["term"].nunique(), pairs["other"].nunique())
     ends = None
-    if len(set(terms)) > 1:
-        counts = resample_counts(rng, n, REPLICATES, clusters=terms)
-        means = counts @ values / counts.sum(axis=1, keepdims=True)
-        ends = percentile_interval((means * prompt_weights(rng, k, REPLICATES)).sum(axis=1))
+    if fewest > 1:
+        counts = resample_counts(rng, n, REPLICATES, clusters=pairs["term"])
+        counts = counts * resample_counts(rng, n, REPLICATES, clusters=pairs["other"])
+        with np.errstate(invalid="ignore"):
+            means = counts @ values / counts.sum(axis=1, keepdims=True)
+        draws = (means * prompt_weights(rng, k, REPLICATES)).sum(axis=1)
+        # Few terms: a bootstrap's variance is (m - 1)/m of what it should be.
+        wider = np.sqrt(fewest / (fewest - 1))
+        ends = percentile_interval(values.mean() + (draws - values.mean()) * wider)
     metric = identity.metric(
         "contrast", float(values.mean()), n, slice=where, ci=ends,
         noise_floor=noise_floor(values.mean(axis=0)),
