@@ -72,7 +72,9 @@ def _members(context: Context, framing: Framing) -> tuple[WordScores, dict[str, 
     import numpy as np
 
     categories: Mapping[str, Sequence[str]] = context.categories or {}
-    words = word_scores(context, framing)
+    lists = set() if context.words is None else set(context.words["list"])
+    # Ranked entities have prompts of their own: beside other lists, no word has a score under all.
+    words = word_scores(context, framing, without=("human",) if lists - {"human"} else ())
     found: dict[str, Mask] = {}
     for name, terms in categories.items():
         lowered = [term.strip().lower() for term in terms]
