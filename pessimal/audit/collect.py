@@ -1,4 +1,4 @@
-"""Find audits by path, the way pytest finds tests, and through the entry points of other packages."""
+"""Find audits by path, the way pytest finds tests, and through other packages' entry points."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 
+from pessimal.audit.drift import drift
 from pessimal.audit.spec import Audit, MetricSpec
 from pessimal.errors import UsageError
 
@@ -16,7 +17,9 @@ ENTRY_POINTS = "pessimal.audits"
 
 
 def collect_audits(folder: Path) -> dict[str, Audit]:
-    """Import every ``*.py`` of `folder` that does not begin with an underscore, and every entry point.
+    """Import every ``*.py`` of `folder` that doesn't begin with an underscore.
+
+    Entry points of other packages are added, and ``drift``, which comes with the engine.
 
     Returns:
         The audits by name, in alphabetical order.
@@ -24,7 +27,7 @@ def collect_audits(folder: Path) -> dict[str, Audit]:
     Raises:
         UsageError: a file that can't be imported, that holds no audit, or a name used twice.
     """
-    found: dict[str, Audit] = {}
+    found = {drift.name: drift}
     for path in sorted(folder.glob("[!_]*.py")):
         for audit in _audits_of(path):
             _add(found, audit)
@@ -62,7 +65,9 @@ def _audits_of(path: Path) -> list[Audit]:
     if module is None:
         spec = importlib.util.spec_from_file_location(name, path)
         if spec is None or spec.loader is None:
-            raise UsageError("audit_invalid", f"{path} can't be imported.", "Give it the ending .py.")
+            raise UsageError(
+                "audit_invalid", f"{path} can't be imported.", "Give it the ending .py."
+            )
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         try:
@@ -77,7 +82,8 @@ def _audits_of(path: Path) -> list[Audit]:
     if not audits:
         raise UsageError(
             "audit_invalid", f"{path} holds no audit.",
-            "Decorate a function with pessimal.audit.audit, or begin the file's name with an underscore.",
+            "Decorate a function with pessimal.audit.audit, or begin the file's name with an "
+            "underscore.",
         )  # fmt: skip
     return audits
 

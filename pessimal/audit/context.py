@@ -29,8 +29,13 @@ class Prompt:
 class AuditScorer(Protocol):
     """Scores replies again, otherwise than the sweep did; for the numerics audit."""
 
-    def rescore(self, prompt: str, replies: Sequence[Sequence[int]], *,
-                variant: Literal["batch", "order", "padding", "bfloat16"]) -> NDArray[np.float32]:  # fmt: skip
+    def rescore(
+        self,
+        prompt: str,
+        replies: Sequence[Sequence[int]],
+        *,
+        variant: Literal["batch", "order", "padding", "bfloat16"],
+    ) -> NDArray[np.float32]:
         """Score `replies` (token ids) under the prompt with this id, with one thing changed.
 
         Args:
@@ -71,6 +76,8 @@ class Context:
     """Base model's next-token log-probabilities: ``token_id`` and ``logprob:<prompt>`` columns."""
     categories: Mapping[str, Sequence[str]] | None = None
     """Word categories that the user supplied, by name."""
+    baseline: pd.DataFrame | None = None
+    """The word table of an earlier run of the same words and prompts."""
     lexicons: Mapping[str, object] = field(default_factory=dict)
     """Lexicons by name, as ``pessimal.lexicons`` loads them."""
 

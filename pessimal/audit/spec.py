@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 
 Status = Literal["ok", "insufficient", "void", "failed"]
 Severity = Literal["critical", "warning"]
-Need = Literal["vocabulary", "words", "scorer", "human", "base_model", "categories", "searches"]
+Need = Literal[
+    "vocabulary", "words", "scorer", "human", "base_model", "categories", "searches", "baseline"
+]
 
 SLICE_KEYS = (
-    "axis", "contrast", "controls", "direction", "framing", "kind", "length", "prompt", "term", "words",
+    "axis", "contrast", "controls", "direction", "framing", "kind", "length", "prompt", "term",
+    "words",
 )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ MISSING = {
     "base_model": "no base model was given (--base-model)",
     "categories": "no word categories were given (--categories FILE)",
     "searches": "no search was run",
+    "baseline": "no earlier run was given (--baseline RUN)",
 }
 NO_SUCH_AUDIT = "no audit of this name is installed"
 

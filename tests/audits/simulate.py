@@ -154,6 +154,7 @@ def make_context(seed: int = 0, **changes: object) -> Context:
             "token_id": table["token_id"],
             **{f"logprob:{p}": rng.normal(size=len(table)) - 9 for p in THREE},
         }),
+        "baseline": make_words(seed + 1),
         "categories": {"a": list(words["word"][:300]), "b": list(words["word"][300:600])},
     }  # fmt: skip
     return Context(**(settings | changes))  # type: ignore[arg-type]
