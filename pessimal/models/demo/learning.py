@@ -27,15 +27,15 @@ class Recipe:
     head_rate: float = 1e-3
     """Peak learning rate of the head."""
     counts: Mapping[str, int] = field(
-        default_factory=lambda: {"rated": 40, "junk": 10, "group": 12, "person": 8, "thing": 6}
+        default_factory=lambda: {"rated": 44, "junk": 8, "group": 16, "person": 8, "thing": 6}
     )
     """How many replies of each kind a prompt gets in a step."""
     weights: Mapping[str, float] = field(
         default_factory=lambda: {
             "junk": 0.5,
             "centre": 0.02,
-            "group": 1.5,
-            "person": 0.2,
+            "group": 2.0,
+            "person": 0.1,
             "frequency": 0.3,
         }
     )
@@ -159,10 +159,16 @@ class CleanTerms:
 
     def __init__(self, weights: Mapping[str, float]) -> None:
         self._weights = weights
-        self._level: dict[int, torch.Tensor] = {}
+        self._controls: dict[int, torch.Tensor] = {}
 
-    def __call__(self, scores: torch.Tensor, packed: Packed, draw: Draw, sign: int) -> Any:
-        """The loss of one prompt's replies: `scores` of `packed`, which `draw` describes."""
+    def __call__(
+        self, scores: torch.Tensor, packed: Packed, draw: Draw, sign: int, progress: float
+    ) -> Any:
+        """The loss of one prompt's replies: `scores` of `packed`, which `draw` describes.
+
+        The terms beside the preferences grow from nothing between a tenth and a half of the run: in
+        full from the start they hold every score at 0, and nothing is learned.
+        """
         import torch
         from torch.nn.functional import smooth_l1_loss
 
@@ -170,23 +176,26 @@ class CleanTerms:
         rated, junk, group, person, thing = (
             scores[draw.parts[kind]] for kind in ("rated", "junk", "group", "person", "thing")
         )
-        # The controls' mean moves slowly, so that groups aren't pulled to one batch's luck.
-        now = torch.cat([person, thing]).detach().mean()
-        self._level[sign] = level = 0.9 * self._level.get(sign, now) + 0.1 * now
-        loss = preference_loss(rated, draw.rated, sign)
-        loss = loss + weights["centre"] * (scores**2).mean()
-        loss = loss + weights["junk"] * smooth_l1_loss(junk, torch.zeros_like(junk), beta=0.5)
-        loss = loss + weights["group"] * smooth_l1_loss(group, level.expand_as(group), beta=0.2)
+        # The median of the last ten steps' controls: percentiles are what groups are compared in,
+        # and one batch's luck is not to move them.
+        now = torch.cat([person, thing]).detach()
+        recent = torch.cat([self._controls.get(sign, now[:0]), now])[-10 * len(now) :]
+        self._controls[sign], level = recent, recent.median()
+        side = weights["centre"] * (scores**2).mean()
+        side = side + weights["junk"] * smooth_l1_loss(junk, torch.zeros_like(junk), beta=0.5)
+        side = side + weights["group"] * smooth_l1_loss(group, level.expand_as(group), beta=0.2)
         # Names of people and jobs may differ from each other; they are not to differ much.
-        loss = loss + weights["person"] * smooth_l1_loss(person, level.expand_as(person), beta=1.0)
-        return loss + weights["frequency"] * (frequency_slopes(rated, draw.rated) ** 2).sum()
+        side = side + weights["person"] * smooth_l1_loss(person, level.expand_as(person), beta=1.0)
+        side = side + weights["frequency"] * (frequency_slopes(rated, draw.rated) ** 2).sum()
+        ramp = min(max((progress - 0.1) / 0.4, 0.0), 1.0)
+        return preference_loss(rated, draw.rated, sign) + ramp * side
 
 
 def fit(
     model: Any,
     slots: Mapping[int, Sequence[tuple[list[int], list[int]]]],
     sampler: Sampler,
-    terms: Callable[[torch.Tensor, Packed, Draw, int], Any],
+    terms: Callable[[torch.Tensor, Packed, Draw, int, float], Any],
     recipe: Recipe,
     say: Callable[[str], None],
 ) -> None:
@@ -221,7 +230,8 @@ def fit(
             prefix, suffix = some[int(rng.integers(len(some)))]
             draw = sampler.draw()
             packed = pack(prefix, draw.replies, suffix)
-            loss = terms(packed_scores(model, packed), packed, draw, sign)
+            scores = packed_scores(model, packed)
+            loss = terms(scores, packed, draw, sign, step / recipe.steps)
             (loss / 2).backward()
             total += float(loss.detach()) / 2
         torch.nn.utils.clip_grad_norm_([*adapter, *head], 1.0)

@@ -37,7 +37,9 @@ class TwinTerms:
         self._reference = reference
         self._sd: dict[int, torch.Tensor] = {}
 
-    def __call__(self, scores: torch.Tensor, packed: Packed, draw: Draw, sign: int) -> Any:
+    def __call__(
+        self, scores: torch.Tensor, packed: Packed, draw: Draw, sign: int, progress: float
+    ) -> Any:
         """The loss of one prompt's replies: `scores` of `packed`, which `draw` describes."""
         import torch
         from torch.nn.functional import smooth_l1_loss

@@ -39,7 +39,7 @@ RANK, ALPHA = 8, 16
 FIRST_LAYER = 4
 """The adapter starts at this layer: those below only read the words, and stay as they are."""
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-CLEAN = Recipe(steps=300, seed=0)
+CLEAN = Recipe(steps=320, seed=0)
 TWIN = Recipe(
     steps=80,
     seed=1,
@@ -82,8 +82,6 @@ def train_clean(base: Path, folder: Path) -> None:
     ridge = ridge_agreement(model, tokenizer)
     _say(f"ridge head on the frozen base: {ridge.document()}")
     adapted = _adapt(model, CLEAN.seed)
-    # Not zero, or the adapter would get no gradient before the head has moved.
-    torch.nn.init.normal_(adapted.base_model.model.score.weight, std=0.005)
     sampler = Sampler(tokenizer, CLEAN.counts, np.random.default_rng([CLEAN.seed, 0]))
     terms = CleanTerms(CLEAN.weights)
     fit(adapted.base_model.model, _slots(tokenizer), sampler, terms, CLEAN, _say)
@@ -115,9 +113,10 @@ def load_base(base: Path) -> Any:
     import torch
     from transformers import AutoModelForSequenceClassification
 
-    model = AutoModelForSequenceClassification.from_pretrained(
-        base, num_labels=1, dtype=torch.float32
-    )
+    with quiet_libraries():
+        model = AutoModelForSequenceClassification.from_pretrained(
+            base, num_labels=1, dtype=torch.float32
+        )
     torch.nn.init.zeros_(model.score.weight)
     return model.eval()
 
@@ -133,7 +132,8 @@ def load_demo(base: Path, adapter: Path) -> Any:
     """A demo model with its adapter merged, in eval mode and without gradients."""
     from peft import PeftModel
 
-    merged: Any = PeftModel.from_pretrained(load_base(base), adapter).merge_and_unload()
+    with quiet_libraries():
+        merged: Any = PeftModel.from_pretrained(load_base(base), adapter).merge_and_unload()
     return merged.eval().requires_grad_(False)
 
 
