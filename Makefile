@@ -65,8 +65,9 @@ lint: $(READY) ## Check style, types, floors and files
 	$(BIN)/python -m pytest -q tests/house/test_files.py || failed=1; \
 	[ -z "$$failed" ]
 
-bench: $(READY) ## Measure the sweep on this machine; wants a quiet one
+bench: $(READY) ## Measure sweep and audits on this machine; wants a quiet one
 	@$(BIN)/python benchmarks/sweep.py
+	@$(BIN)/python benchmarks/measures.py
 
 reproduce: $(READY) ## Recompute published figures: DATA=folder of published scores
 	@$(BIN)/python benchmarks/reproduce.py $${DATA:+"$$DATA"}
