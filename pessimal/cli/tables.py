@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
+from pessimal.gate.waivers import revision_of
 from pessimal.text import show_text
-
-STYLES = {
-    "PASS": "green", "WARN": "yellow", "FAIL": "bold red", "ERROR": "bold red",
-    "INCONCLUSIVE": "magenta", "WAIVED": "cyan",
-}  # fmt: skip
 
 
 def console() -> Console:
@@ -24,44 +20,15 @@ def console() -> Console:
 
 
 def print_audit(document: dict[str, Any], *, quiet: bool) -> None:
-    """Print the verdict table of an audit document."""
+    """Print the verdict table of an audit document, and where its run is."""
+    from pessimal.gate.report_terminal import print_verdict
+
+    print_verdict(document, sys.stdout, quiet=quiet)
+    model = document["model"]
+    revision = revision_of(model)
+    at = "" if revision is None else f" at {show_text(revision)}"
     screen = console()
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column, justify in (
-        ("verdict", "left"),
-        ("metric", "left"),
-        ("value", "right"),
-        ("95 % CI", "right"),
-        ("bound", "right"),
-    ):
-        table.add_column(column, justify=justify, overflow="fold")  # type: ignore[arg-type]
-    metrics = {(metric["name"], metric["slice"]): metric for metric in document["metrics"]}
-    for rule in document["rules"]:
-        label = "WAIVED" if rule["waived"] else rule["verdict"]
-        metric = metrics.get((rule["metric"], rule["slice"]), {})
-        name = rule["metric"] if rule["slice"] == "all" else f"{rule['metric']} [{rule['slice']}]"
-        table.add_row(
-            Text(label, style=STYLES.get(label, "")), show_text(name), _number(metric.get("value")),
-            _interval(metric), " ".join(f"{key} {value:g}" for key, value in rule["bound"].items()),
-        )  # fmt: skip
-    if not quiet:
-        screen.print(table)
-        for rule in document["rules"]:
-            if rule["verdict"] != "PASS":
-                screen.print(
-                    f"{rule['verdict']} {rule['metric']}: {show_text(rule['reason'])}", style="dim"
-                )
-        for audit in document["audits"]:
-            if audit["status"] != "RUN":
-                screen.print(
-                    f"{audit['status']} {audit['name']}: {show_text(audit['reason'])}", style="dim"
-                )
-    verdict = document["verdict"]
-    line = Text.assemble(
-        "\n", (verdict, STYLES.get(verdict, "")), f"  {show_text(document['model']['id'])}",
-        f" under {document['policy']}, {document['pipeline']}, run {document['run_id']}",
-    )  # fmt: skip
-    screen.print(line)
+    screen.print(f"{show_text(model['id'])}{at}, {document['pipeline']}, run {document['run_id']}")
     if not quiet:
         screen.print(
             "See it: pessimal ui, or pessimal report latest --out report.html", style="dim"
@@ -103,15 +70,6 @@ def print_scores(document: dict[str, Any]) -> None:
         f" ({document['computed']:,} scored in {_duration(document['seconds'])},"
         f" {document['reused']:,} kept from before, {document['path']} path)"
     )
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:,.4g}"
-
-
-def _interval(metric: dict[str, Any]) -> str:
-    low, high = metric.get("ci_low"), metric.get("ci_high")
-    return "" if low is None or high is None else f"{low:.3g} to {high:.3g}"
 
 
 def _duration(seconds: float) -> str:

@@ -9,7 +9,7 @@ from pessimal.gate.records import EXIT_CODES, AuditStatus, Judgement, RuleVerdic
 from pessimal.gate.report_junit import render_junit
 from pessimal.gate.report_markdown import render_markdown
 from pessimal.gate.report_sarif import render_sarif
-from pessimal.gate.report_terminal import print_judgement
+from pessimal.gate.report_terminal import print_verdict
 from pessimal.gate.suite import Evaluation, score_table_suite
 from pessimal.gate.verdict import decide
 from pessimal.gate.waivers import Waiver, load_waivers
@@ -30,7 +30,7 @@ __all__ = [
     "load_policy",
     "load_waivers",
     "policy_from_document",
-    "print_judgement",
+    "print_verdict",
     "render_junit",
     "render_markdown",
     "render_sarif",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pessimal.gate.records import RuleVerdict, Skipped, bound_document
 from pessimal.text import show_text
 
@@ -16,7 +19,13 @@ def plain(text: object) -> str:
 
 def title(line: RuleVerdict | Skipped) -> str:
     """``identity.gap [axis=age]``; the slice is left out where it is ``all``."""
-    return line.metric if line.slice == "all" else f"{line.metric} [{line.slice}]"
+    return rule_title({"metric": line.metric, "slice": line.slice})
+
+
+def rule_title(rule: Mapping[str, Any]) -> str:
+    """The same of a rule in an audit document."""
+    metric: str = rule["metric"]
+    return metric if rule["slice"] == "all" else f"{metric} [{rule['slice']}]"
 
 
 def bound_text(line: RuleVerdict) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from pessimal.audit.spec import Bound, Severity
@@ -83,7 +83,7 @@ class RuleVerdict:
         return {
             "metric": self.metric, "slice": self.slice, "bound": bound_document(self.bound),
             "severity": self.severity, "verdict": self.verdict, "reason": self.reason,
-            "waived": self.waived, "source": self.source,
+            "waived": self.waived, "source": self.source, "why": self.why,
         }  # fmt: skip
 
 
@@ -128,14 +128,25 @@ class Judgement:
     validation: Mapping[str, Any] = field(default_factory=dict)
     """Great Expectations' validation result, as JSON without NaN or infinity."""
 
-    def count(self, label: str) -> int:
-        """How many lines are shown with this label, e.g. ``FAIL`` or ``WAIVED``."""
-        return sum(line.label == label for line in self.rules)
+    def document(self) -> dict[str, Any]:
+        """What the judgement adds to an audit document."""
+        return {
+            "policy": self.policy, "policy_sha256": self.policy_sha256,
+            "verdict": self.verdict, "exit_code": self.exit_code,
+            "rules": [line.document() for line in self.rules],
+            "skipped": [asdict(one) for one in self.skipped],
+        }  # fmt: skip
 
     def summary(self) -> str:
         """The verdict and how many lines there are of each kind, in one line of plain text."""
-        counts = [(label, self.count(label)) for label in (*VERDICTS, "WAIVED")]
-        parts = [f"{number} {label}" for label, number in counts if number]
-        if self.skipped:
-            parts.append(f"{len(self.skipped)} not judged")
-        return f"{self.verdict} under {self.policy}: {', '.join(parts)}"
+        return summarise(self.document())
+
+
+def summarise(document: Mapping[str, Any]) -> str:
+    """`Judgement.summary` of an audit document."""
+    labels = ["WAIVED" if rule["waived"] else rule["verdict"] for rule in document["rules"]]
+    counts = [(label, labels.count(label)) for label in (*VERDICTS, "WAIVED")]
+    parts = [f"{number} {label}" for label, number in counts if number]
+    if document.get("skipped"):
+        parts.append(f"{len(document['skipped'])} not judged")
+    return f"{document['verdict']} under {document['policy']}: {', '.join(parts)}"

@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pessimal.audit.collect import suggest
 from pessimal.audit.spec import MetricSpec
@@ -27,7 +28,7 @@ class Waiver:
     model: str
     """The model's id."""
     revision: str
-    """The model's revision, exactly; another revision is another model."""
+    """The model's revision as `revision_of` gives it, whole; another one is another model."""
     reason: str
     """Why the failure is acceptable for now."""
     owner: str
@@ -36,6 +37,16 @@ class Waiver:
     """The last day it holds."""
     source: str
     """File and line: ``expectations/waivers.yaml:3``."""
+
+
+def revision_of(model: Mapping[str, Any]) -> str | None:
+    """The revision that a waiver names: the commit, else the sha256 of the adapter or the weights.
+
+    Args:
+        model: the ``model`` object of an audit document.
+    """
+    hashes = model.get("hashes") or {}
+    return model.get("revision") or hashes.get("adapter") or hashes.get("weights")
 
 
 def load_waivers(path: Path, specs: Mapping[str, MetricSpec]) -> tuple[Waiver, ...]:

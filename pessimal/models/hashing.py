@@ -55,18 +55,35 @@ def hash_source(source: ModelSource, head: str) -> ModelHashes:
         source: what was found.
         head: sha256 of the head as loaded.
     """
+    parts = {name: hash_files(files) for name, files in source_files(source).items()}
+    return ModelHashes(
+        weights=parts["weights"],
+        adapter=parts.get("adapter"),
+        head=head,
+        config=parts["config"],
+        tokenizer=parts["tokenizer"],
+        template=hash_text(source.template),
+    )
+
+
+def source_files(source: ModelSource) -> dict[str, list[Path]]:
+    """The files that a score depends on, by the name of the part that they make."""
     config = [source.folder / "config.json"]
     if source.family.kind == "remote":
         config += source.folder.rglob("*.py")
-    adapter = source.adapter
-    return ModelHashes(
-        weights=hash_files(source.weight_files),
-        adapter=None if adapter is None else hash_files(_matching(adapter, ADAPTER_FILES)),
-        head=head,
-        config=hash_files(config),
-        tokenizer=hash_files(_matching(source.tokenizer_folder, TOKENIZER_FILES)),
-        template=hash_text(source.template),
-    )
+    parts = {
+        "weights": list(source.weight_files),
+        "config": config,
+        "tokenizer": _matching(source.tokenizer_folder, TOKENIZER_FILES),
+    }
+    if source.adapter is not None:
+        parts["adapter"] = _matching(source.adapter, ADAPTER_FILES)
+    return parts
+
+
+def hash_adapter(folder: Path) -> str:
+    """sha256 over an adapter's weights and configs."""
+    return hash_files(_matching(folder, ADAPTER_FILES))
 
 
 def hash_text(template: str | None) -> str:

@@ -98,7 +98,8 @@ class ModelSource:
     id: str
     """The model's id as the user names it: a hub id, a folder's path, ``demo``."""
     revision: str | None
-    """Resolved commit of a hub id, the declared one of remote code, else None."""
+    """Resolved commit of a hub id, the declared one of remote code, a demo's adapter's sha256,
+    else None."""
     folder: Path
     """Folder of the config and the weights; the base's under an adapter."""
     weight_files: tuple[Path, ...]

@@ -17,6 +17,7 @@ from pessimal.models.checkpoint import (
     weight_files,
 )
 from pessimal.models.families import FAMILIES, REMOTE, Family, family_of
+from pessimal.models.hashing import hash_adapter
 from pessimal.models.places import COMMIT, Place, find_place, require_commit, split_name
 from pessimal.models.quiet import quiet_libraries
 from pessimal.models.records import ModelRequest, ModelSource
@@ -120,7 +121,7 @@ def _find_parts(request: ModelRequest, cache: Path) -> _Parts:
         demo = locate(request.model, cache)
         return _Parts(
             request.model,
-            None,
+            hash_adapter(demo.adapter),
             Place(demo.base.name, None, demo.base),
             Place(request.model, None, demo.adapter),
             {"id": demo.base.name, "revision": ""},

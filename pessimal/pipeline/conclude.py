@@ -44,6 +44,7 @@ def _judge(findings: Findings) -> Judgement:
     from pessimal.gate.judge import judge
     from pessimal.gate.records import AuditStatus
     from pessimal.gate.suite import score_table_suite
+    from pessimal.gate.waivers import revision_of
 
     work, tables = findings.work, findings.tables
     table = tables.vocabulary
@@ -56,7 +57,7 @@ def _judge(findings: Findings) -> Judgement:
         [AuditStatus(one.name, one.status, one.reason) for one in findings.outcomes],
         work.specs,
         model_id=findings.model["id"],
-        revision=findings.model["revision"],
+        revision=revision_of(findings.model),
         waivers=work.waivers,
         scores=scores,
     )

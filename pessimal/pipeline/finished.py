@@ -46,7 +46,7 @@ def judge_run(
     from pessimal.gate.judge import judge
     from pessimal.gate.policy import load_policy, policy_from_document
     from pessimal.gate.records import AuditStatus
-    from pessimal.gate.waivers import load_waivers
+    from pessimal.gate.waivers import load_waivers, revision_of
 
     tracker = Tracker(tracking_uri, content.home)
     run_id, document = _open(tracker, reference)
@@ -61,15 +61,10 @@ def judge_run(
     metrics = [_metric(stored) for stored in document["metrics"]]
     judgement = judge(
         policy, metrics, audits, specs, model_id=document["model"]["id"],
-        revision=document["model"]["revision"], today=today,
+        revision=revision_of(document["model"]), today=today,
         waivers=load_waivers(content.expectations / WAIVERS, specs),
     )  # fmt: skip
-    document = document | {
-        "policy": judgement.policy, "policy_sha256": judgement.policy_sha256,
-        "verdict": judgement.verdict, "exit_code": judgement.exit_code,
-        "rules": [rule.document() for rule in judgement.rules],
-        "skipped": [vars(rule) for rule in judgement.skipped],
-    }  # fmt: skip
+    document = document | judgement.document()
     return document, judgement
 
 

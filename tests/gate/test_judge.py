@@ -269,7 +269,7 @@ def test_the_document_has_the_fields_of_the_contract() -> None:
     assert line.document() == {
         "metric": "numerics.rerun_rms", "slice": "all", "bound": {"max": 0.05},
         "severity": "critical", "verdict": "PASS", "reason": line.reason, "waived": False,
-        "source": line.source,
+        "source": line.source, "why": line.why,
     }  # fmt: skip
     assert line.source.startswith("expectations/default.yaml:")
 
