@@ -36,6 +36,15 @@ class Prefix:
     values: dict[int, Tensor] = field(default_factory=dict)
     """Per layer: values, ``[heads, visible, head_dim]``."""
 
+    def first(self, length: int) -> Prefix:
+        """The prefix of the first `length` ids, as views. It must not begin before the window."""
+        cut = self.length - length
+        return Prefix(
+            length,
+            {layer: keys[:, :, : keys.shape[2] - cut] for layer, keys in self.keys.items()},
+            {layer: values[:, : values.shape[1] - cut] for layer, values in self.values.items()},
+        )
+
 
 @dataclass
 class Pass:
@@ -52,6 +61,8 @@ class Pass:
     """Index of the layer whose output is read at the last position only."""
     calls: int = 0
     """How many layers have called the attention function."""
+    longer: Prefix | None = None
+    """Filled with the prefix and this forward's own ids, if there."""
 
 
 class LastPosition(nn.Module):
@@ -107,6 +118,18 @@ class SharedPrefixBackbone:
         self._forward(ids[None], Pass(prefix, True, self.last_layer), 0)
         prefix.length = len(ids)
         return prefix
+
+    def extend(self, prefix: Prefix, ids: Tensor) -> Prefix:
+        """Run ids that follow a prefix once, and record both as a longer prefix.
+
+        Args:
+            prefix: the recorded prefix.
+            ids: what follows it, ``[n]``, n at least 1.
+        """
+        longer = Prefix(prefix.length + len(ids))
+        run = Pass(prefix, False, self.last_layer, longer=longer)
+        self._forward(ids[None], run, prefix.length)
+        return longer
 
     def last_hidden(self, prefix: Prefix, tails: Tensor) -> Tensor:
         """Run what follows the prefix.
@@ -205,6 +228,12 @@ def shared_prefix_attention(
     scaling = dim**-0.5 if scaling is None else scaling
     if run.recording:
         _record(run.prefix, layer, key, value, heads // key.shape[1], scaling, sliding_window)
+    if run.longer is not None:
+        _record(run.longer, layer, key, value, heads // key.shape[1], scaling, None)
+        run.longer.keys[layer] = torch.cat([run.prefix.keys[layer], run.longer.keys[layer]], 2)
+        run.longer.values[layer] = torch.cat(
+            [run.prefix.values[layer], run.longer.values[layer]], 1
+        )
     shared_keys = None if run.recording else run.prefix.keys[layer]
     shared = 0 if shared_keys is None else shared_keys.shape[2]
 
