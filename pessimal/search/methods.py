@@ -126,20 +126,21 @@ def beam(ledger: Ledger, settings: Settings, rng: Rng) -> None:
 
     The stages share what is left evenly; the candidates of a stage are the best singles.
     """
-    ledger.require(2 * ledger.full_cost())
+    length, cost = ledger.config.length, 1 + ledger.model.suffix_tokens
+    ledger.require((length + 1) * ledger.full_cost())
     _probe_singles(ledger, settings, rng)
     order = _best_singles(ledger, rng)
-    length, cost = ledger.config.length, 1 + ledger.model.suffix_tokens
     beginnings: list[Ids] = [(token,) for token in order]
     for size in range(min(2, length), length + 1):
         share = ledger.left / (length + 1 - size)
-        candidates = share / cost if np.isfinite(share) else BEAM * len(order)
+        if not np.isfinite(share):
+            share = cost * BEAM * len(order)
         # A budget for more than every token after each of a few beginnings widens the beam.
-        width = max(BEAM, int(candidates / len(order)))
-        beginnings = beginnings[:width]
-        each = max(int(candidates / len(beginnings)), 1)
+        width = max(BEAM, int(share / cost / len(order)))
+        width = max(min(width, int(share / (size - 1 + cost))), 1)
+        each = max(int((share / width - (size - 1)) / cost), 1)
         stage: list[Ids] = []
-        for beginning in beginnings:
+        for beginning in beginnings[:width]:
             longer = [(*beginning[: size - 1], token) for token in order[:each]]
             for batch in _batches(iter(longer)):
                 stage += ledger.score(batch, beginning[: size - 1])

@@ -14,7 +14,7 @@ from pessimal.errors import PessimalError, UsageError
 from pessimal.search import SearchConfig, SearchResult, Settings, Space
 from pessimal.search.records import METHODS
 from pessimal.search.run import search
-from tests.search.fakes import FakeModel, additive, needle
+from tests.search.fakes import FakeModel, additive
 
 V = 60
 SPACE = Space(np.arange(V))
