@@ -10,6 +10,7 @@ import click
 from pessimal import __version__
 from pessimal.cli.options import MODEL_FIELDS, model_options, output_options, tracking_options
 from pessimal.cli.output import print_document
+from pessimal.cli.search import search
 
 
 class _Group(click.Group):
@@ -112,6 +113,9 @@ def score(**flags: Any) -> int:
     from pessimal.cli.commands import run_score
 
     return run_score(flags)
+
+
+app.add_command(search)
 
 
 @app.command(

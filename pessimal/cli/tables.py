@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pessimal.gate.waivers import revision_of
-from pessimal.text import show_text
+from pessimal.text import show_text, show_token
 
 
 def console() -> Console:
@@ -70,6 +70,39 @@ def print_scores(document: dict[str, Any]) -> None:
         f" ({document['computed']:,} scored in {_duration(document['seconds'])},"
         f" {document['reused']:,} kept from before, {document['path']} path)"
     )
+
+
+def print_search(document: dict[str, Any], *, quiet: bool) -> None:
+    """Print the reply that a search found."""
+    screen = console()
+    best = document["best"]
+    shown = " ".join(show_token(name) for name in best["tokens"])
+    screen.print(f"{best['reward']:.6g}  {shown}  ids {' '.join(map(str, best['token_ids']))}")
+    if quiet:
+        return
+    text = best["as_text_reward"]
+    screen.print(
+        f"as text {show_token(best['text'])}: "
+        + ("not scored" if text is None else f"{text:.6g}")
+        + (", the same ids" if best["as_text_same"] else ", other ids"),
+        style="dim",
+    )
+    screen.print(
+        f"{document['method']}, {document['forward_tokens']:,} forward tokens,"
+        f" {document['evaluations']:,} replies scored,"
+        f" {document['backward_passes']:,} gradients, {_duration(document['seconds'])}",
+        style="dim",
+    )
+    proof = document["certificate"]
+    if proof is not None:
+        known = {True: "no reply of this length is", False: "a better reply was found, so one is",
+                 None: "whether any other reply is, was not checked for all"}  # fmt: skip
+        screen.print(
+            f"{'No' if proof['coordinate_optimal'] else 'A'} single change is better"
+            f" ({proof['changes_checked']:,} checked); {known[proof['global_optimum']]}"
+        )
+    for note in document["notes"]:
+        screen.print(show_text(note), style="dim")
 
 
 def _duration(seconds: float) -> str:

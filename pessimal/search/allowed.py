@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pessimal.models.slot import control_ids
-from pessimal.search.records import Space
+from pessimal.search.records import REASONS, Allow, Reason, Space
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pessimal.models.records import ModelSource
     from pessimal.models.vocabulary import Vocabulary
-
-Reason = Literal["special", "added", "unused", "padded", "unstable"]
-REASONS: tuple[Reason, ...] = get_args(Reason)
-"""Why an id is left out: a control token; another added token; its embedding row equals another's;
-a row that no token belongs to; decoded and encoded it isn't itself any more."""
-Allow = Literal["roundtrip", "all"]
 
 
 def choose_tokens(

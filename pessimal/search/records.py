@@ -18,6 +18,13 @@ Method = Literal["gcg", "coordinate", "random", "beam", "plain", "fork", "exhaus
 METHODS: tuple[str, ...] = get_args(Method)
 DIRECTIONS: tuple[str, ...] = get_args(Direction)
 LONGEST = 8
+Allow = Literal["roundtrip", "all"]
+ALLOW: tuple[Allow, ...] = get_args(Allow)
+"""Which tokens a reply may hold: those without a reason to leave them out, or all."""
+Reason = Literal["special", "added", "unused", "padded", "unstable"]
+REASONS: tuple[Reason, ...] = get_args(Reason)
+"""Why an id is left out: a control token; another added token; its embedding row equals another's;
+a row that no token belongs to; decoded and encoded it isn't itself any more."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -25,14 +24,6 @@ from tests.models.opening import loaded
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 DECODERS = ("llama", "qwen3", "gemma2", "mistral", "gpt2")
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
