@@ -119,8 +119,8 @@ class Figure:
     """File name without an ending."""
     question: str
     """The question it answers; its title."""
-    kind: Literal["distribution", "bars", "scatter", "intervals", "lines"]
-    """How to draw it."""
+    kind: Literal["distribution", "bars", "scatter", "intervals", "lines", "heatmap", "map"]
+    """How to draw it. A heatmap has a row a ``y`` and a column an ``x``; a map names its points."""
     table: str
     """Name of the result's table that holds the data."""
     x: str
@@ -133,6 +133,8 @@ class Figure:
     """Column with the lower end of an interval."""
     high: str | None = None
     """Column with the upper end of an interval."""
+    value: str | None = None
+    """Column with the numbers of a heatmap's cells, 1 at most; it may hold NaN."""
     x_label: str = ""
     """Axis label with its unit."""
     y_label: str = ""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pessimal.audit import Figure
 from pessimal.errors import PessimalError
+from pessimal.reports.matrices import draw_heatmap, draw_map
 from pessimal.text import show_text, show_token
 
 if TYPE_CHECKING:
@@ -223,12 +224,27 @@ def _lines(axes: Axes, figure: Figure, table: pd.DataFrame) -> None:
     _legend(axes, len(groups))
 
 
+def _heatmap(axes: Axes, figure: Figure, table: pd.DataFrame) -> None:
+    """A cell a pair, coloured by its number, which stands in it."""
+    values = table.pivot(index=figure.y, columns=figure.x, values=figure.value or "")
+    rows, columns = (list(dict.fromkeys(table[name])) for name in (figure.y, figure.x))
+    numbers = values.loc[rows, columns].to_numpy(dtype=float)
+    draw_heatmap(axes, numbers, [_label(r) for r in rows], [_label(c) for c in columns])
+
+
+def _map(axes: Axes, figure: Figure, table: pd.DataFrame) -> None:
+    labels = [_label(name) for name in table[figure.group]] if figure.group else []
+    draw_map(axes, table[[figure.x, _y(figure)]].to_numpy(dtype=float), labels)
+
+
 _KINDS: Final[Mapping[str, Callable[[Axes, Figure, Any], None]]] = {
     "distribution": _distribution,
     "bars": _bars,
     "scatter": _scatter,
     "intervals": _intervals,
     "lines": _lines,
+    "heatmap": _heatmap,
+    "map": _map,
 }
 
 
@@ -237,10 +253,13 @@ def _checked(figure: Figure, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame
     import numpy as np
 
     table = tables.get(figure.table)
-    columns = [c for c in (figure.x, figure.y, figure.group, figure.low, figure.high) if c]
+    named = (figure.x, figure.y, figure.group, figure.low, figure.high, figure.value)
+    columns = [c for c in named if c]
     missing = columns if table is None else [c for c in columns if c not in table.columns]
-    if figure.y is None and figure.kind in ("scatter", "lines"):
+    if figure.y is None and figure.kind in ("scatter", "lines", "heatmap", "map"):
         missing.append("y")
+    if figure.value is None and figure.kind == "heatmap":
+        missing.append("value")
     if table is None or missing:
         raise PessimalError(
             "figure_invalid",
@@ -248,8 +267,9 @@ def _checked(figure: Figure, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame
             f"{', '.join(missing)}.",
             "Mend the audit that declares it.",
         )
-    if not len(table):
-        # An empty table's columns have no type to tell numbers by.
+    if not len(table) or figure.kind == "heatmap":
+        # A heatmap's empty cells are drawn so; an empty table's columns have no type to tell
+        # numbers by.
         return table
     drawn = [c for c in (figure.x, figure.y) if c and _numeric(table, c)]
     if not drawn:
@@ -324,7 +344,11 @@ def _categories(axes: Axes, labels: list[str]) -> None:
 
 def _legend(axes: Axes, count: int) -> None:
     if count > 1:
-        axes.legend(fontsize=8.5, ncols=min(count, 4), loc="lower left", bbox_to_anchor=(0, 1))
+        labels = axes.get_legend_handles_labels()[1]
+        columns = max(1, min(count, 4, 80 // (6 + max(map(len, labels), default=0))))
+        axes.legend(fontsize=8.5, ncols=columns, loc="lower left", bbox_to_anchor=(0, 1))
+        canvas: Any = axes.get_figure()
+        canvas.set_figheight(canvas.get_figheight() + 0.17 * (-(-count // columns) - 1))
 
 
 def _label(name: object) -> str:

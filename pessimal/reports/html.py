@@ -28,6 +28,7 @@ from pessimal.reports.view import (
 from pessimal.text import show_text, show_token
 
 if TYPE_CHECKING:
+    import jinja2
     import pandas as pd
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
@@ -61,7 +62,7 @@ def write_report(
         PessimalError: the file can't be written.
     """
     page = render_report(document, tables, vocabulary, figures, words=words, as_text=as_text)
-    _write(path, page)
+    write_page(path, page)
 
 
 def render_report(
@@ -74,7 +75,6 @@ def render_report(
     as_text: pd.DataFrame | None = None,
 ) -> str:
     """The report as text; see `write_report`."""
-    import jinja2
     from markupsafe import Markup
 
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
@@ -88,6 +88,39 @@ def render_report(
         meta, data = pack_vocabulary(vocabulary, tokens)
         packed = {"meta": Markup(json_for_html(meta)), "data": Markup(data), **meta}
     # Safe by construction: our own files, escaped JSON, base64 and SVG that `embed` has rebuilt.
+    return (
+        page_environment()
+        .get_template("report.html.j2")
+        .render(
+            style=Markup(style),
+            script=Markup(script),
+            script_hash=base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode(),
+            document=document,
+            model=model,
+            summary=summarise(document),
+            rules=join_rules(document),
+            draw_interval=lambda rule: Markup(draw_interval(rule)),
+            audits=document.get("audits") or [],
+            metrics=group_metrics(document),
+            loaded=flatten(model, skip=("rendered", "notes")),
+            rendered=reply_parts(str(model.get("rendered") or "")),
+            notes=[*(model.get("notes") or []), *(document.get("notes") or [])],
+            tokens=tokens,
+            packed=packed,
+            figures=[(figure, Markup(figure.markup)) for figure in drawn],
+            searches=document.get("searches") or [],
+            as_text=as_text_summary(as_text, vocabulary),
+            words=word_lists(document, words),
+            tables={name: table_preview(table) for name, table in tables.items()},
+            facts=flatten({k: document.get(k) or {} for k in ("versions", "timings", "artifacts")}),
+        )
+    )
+
+
+def page_environment() -> jinja2.Environment:
+    """Templates that escape every value, and make what is text safe to show."""
+    import jinja2
+
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -97,29 +130,7 @@ def render_report(
         finalize=_finalize,
     )
     environment.filters.update(number=number, token=show_token)
-    return environment.get_template("report.html.j2").render(
-        style=Markup(style),
-        script=Markup(script),
-        script_hash=base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode(),
-        document=document,
-        model=model,
-        summary=summarise(document),
-        rules=join_rules(document),
-        draw_interval=lambda rule: Markup(draw_interval(rule)),
-        audits=document.get("audits") or [],
-        metrics=group_metrics(document),
-        loaded=flatten(model, skip=("rendered", "notes")),
-        rendered=reply_parts(str(model.get("rendered") or "")),
-        notes=[*(model.get("notes") or []), *(document.get("notes") or [])],
-        tokens=tokens,
-        packed=packed,
-        figures=[(figure, Markup(figure.markup)) for figure in drawn],
-        searches=document.get("searches") or [],
-        as_text=as_text_summary(as_text, vocabulary),
-        words=word_lists(document, words),
-        tables={name: table_preview(table) for name, table in tables.items()},
-        facts=flatten({k: document.get(k) or {} for k in ("versions", "timings", "artifacts")}),
-    )
+    return environment
 
 
 def _finalize(value: object) -> object:
@@ -133,7 +144,12 @@ def _finalize(value: object) -> object:
     return show_text(value, 4000) if isinstance(value, str) else value
 
 
-def _write(path: Path, page: str) -> None:
+def write_page(path: Path, page: str) -> None:
+    """Write a report, by rename.
+
+    Raises:
+        PessimalError: the file can't be written.
+    """
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -132,6 +132,10 @@ class Tracker:
             "Give more digits of the run's id.",
         )  # fmt: skip
 
+    def newest_audits(self, count: int) -> list[str]:
+        """Ids of the newest finished audits, the oldest of them first."""
+        return self._search([AUDITS], "attributes.status = 'FINISHED'", count)[::-1]
+
     def load_document(self, run_id: str) -> dict[str, Any]:
         """The audit document that a finished run holds.
 
