@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from pessimal import __version__
+from pessimal.cli.compare import compare
 from pessimal.cli.options import MODEL_FIELDS, model_options, output_options, tracking_options
 from pessimal.cli.output import print_document
 from pessimal.cli.search import search
@@ -115,6 +116,7 @@ def score(**flags: Any) -> int:
     return run_score(flags)
 
 
+app.add_command(compare)
 app.add_command(search)
 
 
