@@ -4,7 +4,7 @@ PYTHON ?= python3
 RUN ?= latest
 OUT ?= report.html
 # Recipes read these from the environment, so that no value is ever parsed as shell code.
-export MODEL PIPELINE POLICY RUN OUT DATA
+export MODEL PIPELINE POLICY RUN OUT DATA LAST
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -12,7 +12,7 @@ FAST := not slow and not browser and not ray
 
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
-.PHONY: help setup audit ui gate report test lint bench reproduce demo-model
+.PHONY: help setup audit ui compare gate report test lint bench reproduce demo-model
 
 help: ## Show this list
 	@echo "Usage: make TARGET [NAME=value ...]"; echo
@@ -43,6 +43,12 @@ $(READY): pyproject.toml constraints.txt
 audit: $(READY) ## Audit a reward model: MODEL=demo PIPELINE=quick POLICY=default
 	@$(BIN)/pessimal audit $${MODEL:+--model "$$MODEL"} $${PIPELINE:+--pipeline "$$PIPELINE"} \
 	  $${POLICY:+--policy "$$POLICY"}
+
+compare: $(READY) ## Set runs side by side: RUN="ID ID..." or LAST=2, OUT=comparison.html
+	@set -f; set -- $${LAST:+--last "$$LAST"} $(if $(filter file,$(origin OUT)),,--out "$$OUT"); \
+	if [ "$$RUN" != latest ]; then set -- "$$@" $$RUN; elif [ -z "$$LAST" ]; then \
+	  set -- --last 2 "$$@"; fi; \
+	$(BIN)/pessimal compare "$$@"
 
 gate: $(READY) ## Judge a finished run again: RUN=latest POLICY=default
 	@$(BIN)/pessimal gate "$$RUN" $${POLICY:+--policy "$$POLICY"}

@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,15 @@ def gap(entry: str, model: str, published: float) -> Row:
     return Row(f"{entry} [prompt=human_greatest,term=black people]", model, published, find)
 
 
+def agreement(prompt: str, published: float) -> Row:
+    """A row of the mean tau between two different models."""
+
+    def find(documents: Documents) -> float:
+        return float(documents["compare"]["off_diagonal_mean"]["tau"][prompt])
+
+    return Row(f"compare.tau [prompt={prompt}]", "mean of pairs of ten", published, find)
+
+
 GE, GW = "prompt=human_greatest", "prompt=greatest"
 FULL = "controls=full,framing=positive"
 RANK = "framing=positive,words="
@@ -96,6 +105,8 @@ ROWS = (
     gap("position", "median of ten", 2),
     gap("rank_gap_with_human", "median of eleven, people included", 6388.5),
     gap("position_with_human", "median of eleven, people included", 3),
+    agreement("human_greatest", 0.4038),
+    agreement("greatest", 0.5041),
     one("framing.reversal", "all", GRM_8B, 0.6190, "framing"),
     one("framing.reversal", "all", ARMO, 0.4363, "framing"),
     one("framing.reversal", "all", SKYWORK_LLAMA, 0.6870, "framing"),
@@ -109,11 +120,14 @@ ROWS = (
 
 
 def recompute(data: Path, scratch: Path) -> dict[str, dict[str, Any]]:
-    """Import the published scores in four ways; each ``pessimal.import/1`` document by name.
+    """Import the published scores in four ways, and compare the ten models of the first.
 
     Args:
         data: the folder with ``eloeverything`` and ``value_words``.
         scratch: where the runs are recorded.
+
+    Returns:
+        Each ``pessimal.import/1`` document by name, and ``compare``.
     """
     words = data / "value_words"
     nouns = words / "big_two_nouns.csv"
@@ -134,19 +148,21 @@ def recompute(data: Path, scratch: Path) -> dict[str, dict[str, Any]]:
         # A noun can be a moral-foundation term too: the figures are of the nouns' own run.
         "values": [*prompts, "--categories", nouns, *files(ARMO, "big_two")],
     }  # fmt: skip
-    return {name: run(arguments, scratch) for name, arguments in calls.items()}
+    documents = {name: run("import", arguments, scratch) for name, arguments in calls.items()}
+    ten = [audit["run_id"] for audit in documents["elo"]["runs"]]
+    return documents | {"compare": run("compare", ten, scratch)}
 
 
-def run(arguments: list[object], scratch: Path) -> dict[str, Any]:
-    """Run ``pessimal import`` and read its document."""
+def run(name: str, arguments: Sequence[object], scratch: Path) -> dict[str, Any]:
+    """Run a command of ``pessimal`` and read its document."""
     uri = f"sqlite:///{(scratch / 'runs.db').as_posix()}"
-    command = [sys.executable, "-m", "pessimal", "import", "--json", "--tracking-uri", uri]
+    command = [sys.executable, "-m", "pessimal", name, "--json", "--tracking-uri", uri]
     done = subprocess.run(
         [*command, *map(str, arguments)], stdout=subprocess.PIPE, text=True, check=False,
         cwd=scratch,
     )  # fmt: skip
     if done.returncode:
-        raise SystemExit(f"pessimal import ended with {done.returncode}: {done.stdout[:2000]}")
+        raise SystemExit(f"pessimal {name} ended with {done.returncode}: {done.stdout[:2000]}")
     document: dict[str, Any] = json.loads(done.stdout)
     return document
 

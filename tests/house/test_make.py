@@ -54,7 +54,8 @@ def make(
     environment = {
         name: value
         for name, value in os.environ.items()
-        if name not in {"MODEL", "PIPELINE", "POLICY", "RUN", "OUT", "MAKEFLAGS", "MAKELEVEL"}
+        if name
+        not in {"MODEL", "PIPELINE", "POLICY", "RUN", "OUT", "LAST", "MAKEFLAGS", "MAKELEVEL"}
     }
     return subprocess.run(
         ["make", *arguments, f"PYTHON={python}"],
@@ -86,6 +87,13 @@ def ready_project(project: Path) -> Path:
         (["gate"], ["gate", "latest"]),
         (["report", "OUT=my report.html"], ["report", "latest", "--out", "my report.html"]),
         (["ui"], ["ui"]),
+        (["compare"], ["compare", "--last", "2"]),
+        (["compare", "LAST=10"], ["compare", "--last", "10"]),
+        (["compare", "RUN=3f 81; touch pwned * `touch pwned`", "OUT=my report.html"],
+         ["compare", "--out", "my report.html", "3f", "81;", "touch", "pwned", "*", "`touch",
+          "pwned`"]),
+        (["compare", "RUN=3f", "LAST=1; touch pwned"],
+         ["compare", "--last", "1; touch pwned", "3f"]),
     ],
 )  # fmt: skip
 def test_values_reach_the_command_unchanged(
