@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pessimal.compare.covariates import Covariates
+from pessimal.scores.table import storable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,15 +33,16 @@ class Entry:
 
     @property
     def id(self) -> str:
-        """The model's id."""
-        return str(self.document["model"]["id"])
+        """The model's id, as text that any file can hold."""
+        return storable([str(self.document["model"]["id"])])[0]
 
     @property
     def revision(self) -> str | None:
         """The model's revision, or the hash of its weights; None where neither is known."""
         from pessimal.gate.waivers import revision_of
 
-        return revision_of(self.document["model"])
+        revision = revision_of(self.document["model"])
+        return None if revision is None else storable([revision])[0]
 
     @property
     def finished(self) -> str:

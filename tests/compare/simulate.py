@@ -10,6 +10,7 @@ import pandas as pd
 
 from pessimal.compare import Covariates, Entry
 from pessimal.compare.join import _alphabet
+from pessimal.scores.table import storable
 
 LETTERS = {byte: letter for letter, byte in _alphabet().items()}
 
@@ -17,7 +18,7 @@ LETTERS = {byte: letter for letter, byte in _alphabet().items()}
 def word_table(
     words: Sequence[str], scores: Mapping[str, Any], list_: str = "general"
 ) -> pd.DataFrame:
-    table = pd.DataFrame({"word": list(words), "list": list_})
+    table = pd.DataFrame({"word": storable(words), "list": list_})
     return table.assign(**{f"score:{name}": np.asarray(v) for name, v in scores.items()})
 
 
