@@ -14,6 +14,8 @@ from pessimal.audit.spec import Audit, MetricSpec
 from pessimal.errors import UsageError
 
 ENTRY_POINTS = "pessimal.audits"
+COLLECTED = "_pessimal_audit_"
+"""How the module names of files in an audits folder begin."""
 
 
 def collect_audits(folder: Path) -> dict[str, Audit]:
@@ -60,7 +62,7 @@ def suggest(name: str, known: list[str]) -> str:
 def _audits_of(path: Path) -> list[Audit]:
     # The module's name holds the file's own path, so two content roots never meet in sys.modules.
     digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
-    name = f"_pessimal_audit_{path.stem}_{digest}"
+    name = f"{COLLECTED}{path.stem}_{digest}"
     module = sys.modules.get(name)
     if module is None:
         spec = importlib.util.spec_from_file_location(name, path)

@@ -9,6 +9,7 @@ import click
 
 from pessimal import __version__
 from pessimal.cli.compare import compare
+from pessimal.cli.gate import gate, report_options
 from pessimal.cli.options import MODEL_FIELDS, model_options, output_options, tracking_options
 from pessimal.cli.output import print_document
 from pessimal.cli.search import search
@@ -65,6 +66,7 @@ def app() -> None:
               help="Word categories to compare: .dicx, or CSV with word, category.")  # fmt: skip
 @click.option("--engine", type=click.Choice(["local"]), default="local", show_default=True,
               help="Where the scoring runs.")  # fmt: skip
+@report_options
 @model_options
 @tracking_options
 @output_options
@@ -118,28 +120,7 @@ def score(**flags: Any) -> int:
 
 app.add_command(compare)
 app.add_command(search)
-
-
-@app.command(
-    epilog=_examples(
-        "pessimal gate latest",
-        "pessimal gate 3f2a9c --policy strict --junit gate.xml --sarif gate.sarif",
-    )
-)
-@click.argument("run")
-@click.option(
-    "--policy", metavar="Q", help="What is acceptable; the run's own policy when left out."
-)
-@click.option("--junit", type=click.Path(path_type=Path), metavar="F", help="Write JUnit XML.")
-@click.option("--sarif", type=click.Path(path_type=Path), metavar="F", help="Write SARIF.")
-@click.option("--markdown", type=click.Path(path_type=Path), metavar="F", help="Write Markdown.")
-@tracking_options
-@output_options
-def gate(**flags: Any) -> int:
-    """Judge a finished run again. RUN is a run id, the beginning of one, or latest."""
-    from pessimal.cli.commands import run_gate
-
-    return run_gate(flags)
+app.add_command(gate)
 
 
 @app.command(

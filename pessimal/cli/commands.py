@@ -10,7 +10,6 @@ from typing import Any
 
 from pessimal.cli.options import MODEL_FIELDS
 from pessimal.cli.output import print_document
-from pessimal.errors import UsageError
 from pessimal.models.records import ModelRequest
 from pessimal.pipeline.session import Say
 from pessimal.project import ContentRoot, find_content
@@ -22,6 +21,8 @@ Flags = Mapping[str, Any]
 
 def run_audit(flags: Flags) -> int:
     """``pessimal audit``."""
+    from pessimal.cli.gate import write_reports
+    from pessimal.pipeline.finished import read_reports
     from pessimal.pipeline.run import run_audit as audit
     from pessimal.pipeline.work import AuditRequest
 
@@ -29,12 +30,13 @@ def run_audit(flags: Flags) -> int:
         model=_model(flags), content=_content(flags), cache=_cache(flags),
         pipeline=flags["pipeline"], policy=flags["policy"], tracking_uri=flags["tracking_uri"],
         human=flags["human"], base_model=flags["base_model"], categories=flags["categories"],
-        options=_options(flags), quiet=flags["quiet"],
+        baseline=flags["baseline"], options=_options(flags), quiet=flags["quiet"],
         command=shlex.join(["pessimal", *sys.argv[1:]]),
     )  # fmt: skip
     document = audit(request, _say(flags))
     if "verdict" not in document:
         return _finish_share(document, flags)
+    write_reports(flags, read_reports(document, request.content, request.tracking_uri))
     return _finish(document, flags)
 
 
@@ -77,21 +79,17 @@ def run_score(flags: Flags) -> int:
 
 def run_gate(flags: Flags) -> int:
     """``pessimal gate``."""
+    from pessimal.cli.gate import write_reports
+    from pessimal.pipeline.evidence import render_reports
     from pessimal.pipeline.finished import judge_run
 
-    content = _content(flags)
-    document, judgement = judge_run(flags["run"], flags["policy"], content, flags["tracking_uri"])
-    from pessimal.gate.report_junit import render_junit
-    from pessimal.gate.report_markdown import render_markdown
-    from pessimal.gate.report_sarif import render_sarif
-
-    for flag, render in (
-        ("junit", render_junit),
-        ("sarif", render_sarif),
-        ("markdown", render_markdown),
-    ):
-        if flags[flag] is not None:
-            _write(flags[flag], render(judgement))
+    document, judgement = judge_run(
+        flags["run"], flags["policy"], _content(flags), flags["tracking_uri"],
+        baseline=flags["baseline"], verify=flags["verify"], publish=True,
+    )  # fmt: skip
+    write_reports(flags, render_reports(judgement, document))
+    if flags["verify"] and not flags["as_json"]:
+        _say(flags)(" ".join(["Nothing has changed.", *document["verified"]["unchecked"]]))
     return _finish(document, flags)
 
 
@@ -191,17 +189,3 @@ def _say(flags: Flags) -> Say:
         sys.stderr.flush()
 
     return say
-
-
-def _write(path: Path, text: str) -> None:
-    from pessimal.scores.files import write_file
-
-    try:
-        write_file(
-            path, text.encode("utf-8"), code="file_not_writable",
-            remedy="Name a place that can be written.",
-        )  # fmt: skip
-    except OSError as error:
-        raise UsageError(
-            "file_not_writable", f"{path} can't be written: {error}.", "Name another place."
-        ) from error

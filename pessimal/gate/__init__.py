@@ -6,6 +6,7 @@ Importing it imports no Great Expectations; judging does.
 from pessimal.gate.judge import judge
 from pessimal.gate.policy import Policy, Rule, load_policy, policy_from_document
 from pessimal.gate.records import EXIT_CODES, AuditStatus, Judgement, RuleVerdict, Skipped, Verdict
+from pessimal.gate.report_card import render_model_card
 from pessimal.gate.report_junit import render_junit
 from pessimal.gate.report_markdown import render_markdown
 from pessimal.gate.report_sarif import render_sarif
@@ -33,6 +34,7 @@ __all__ = [
     "print_verdict",
     "render_junit",
     "render_markdown",
+    "render_model_card",
     "render_sarif",
     "score_table_suite",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pessimal.gate.records import RuleVerdict, Skipped, bound_document
-from pessimal.text import show_text
+from pessimal.text import escape_markdown, show_text
 
 
 def plain(text: object) -> str:
@@ -15,6 +15,11 @@ def plain(text: object) -> str:
     while "::" in shown or "##" in shown:
         shown = shown.replace("::", ": :").replace("##", "# #")
     return shown
+
+
+def inert(text: object) -> str:
+    """Hostile text for Markdown: `plain`, with every mark escaped."""
+    return escape_markdown(plain(text))
 
 
 def title(line: RuleVerdict | Skipped) -> str:

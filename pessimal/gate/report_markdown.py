@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pessimal.gate.plain import bound_text, plain, title
+from pessimal.gate.plain import bound_text, inert, title
 from pessimal.gate.records import Judgement
-from pessimal.text import escape_markdown
 
 
 def render_markdown(judgement: Judgement, heading: str = "Reward model audit") -> str:
@@ -14,10 +13,10 @@ def render_markdown(judgement: Judgement, heading: str = "Reward model audit") -
         judgement: the judgement.
         heading: the section's heading.
     """
-    revision = "" if judgement.revision is None else f" at {_inert(judgement.revision)}"
+    revision = "" if judgement.revision is None else f" at {inert(judgement.revision)}"
     parts = [
-        f"## {_inert(heading)}: {judgement.verdict}",
-        f"{_inert(judgement.model)}{revision}. {_inert(judgement.summary())}.",
+        f"## {inert(heading)}: {judgement.verdict}",
+        f"{inert(judgement.model)}{revision}. {inert(judgement.summary())}.",
     ]
     shown = [line for line in judgement.rules if line.label != "PASS"]
     passed = [line for line in judgement.rules if line.label == "PASS"]
@@ -26,8 +25,8 @@ def render_markdown(judgement: Judgement, heading: str = "Reward model audit") -
             continue
         table = ["| verdict | rule | bound | why |", "|---|---|---|---|"]
         for line in lines:
-            bound = _inert(bound_text(line)) + (", warning" if line.severity == "warning" else "")
-            cells = (f"**{line.label}**", _inert(title(line)), bound, _inert(line.reason))
+            bound = inert(bound_text(line)) + (", warning" if line.severity == "warning" else "")
+            cells = (f"**{line.label}**", inert(title(line)), bound, inert(line.reason))
             table.append(f"| {' | '.join(cells)} |")
         text = "\n".join(table)
         if folded:
@@ -37,13 +36,9 @@ def render_markdown(judgement: Judgement, heading: str = "Reward model audit") -
     if judgement.skipped:
         parts.append(
             "\n".join(
-                f"- Not judged: {_inert(title(one))}: {_inert(one.reason)}"
+                f"- Not judged: {inert(title(one))}: {inert(one.reason)}"
                 for one in judgement.skipped
             )
         )
-    policy = f"Policy {_inert(judgement.policy)}, sha256 {judgement.policy_sha256[:16]}."
+    policy = f"Policy {inert(judgement.policy)}, sha256 {judgement.policy_sha256[:16]}."
     return "\n\n".join([*parts, policy]) + "\n"
-
-
-def _inert(text: object) -> str:
-    return escape_markdown(plain(text))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pessimal.audit.spec import Bound, Metric, MetricSpec
 from pessimal.errors import PessimalError
 from pessimal.gate.policy import Rule
-from pessimal.gate.records import Verdict
+from pessimal.gate.records import Verdict, bound_document
 from pessimal.gate.verdict import reach, record_fault
 
 if TYPE_CHECKING:
@@ -90,11 +90,13 @@ def evaluate_rules(
     gxe = _expectations()
     checks: dict[str, Any] = {}
     for rule in rules:
+        limits = (f"{name} {limit:g}" for name, limit in bound_document(rule.bound).items())
+        title = f"{rule.metric} [{rule.slice}] {' '.join(limits)}"
         for check, severity in zip(_CHECKS, (rule.severity, "warning"), strict=True):
             kind, settings = _aggregate(check, rule.bound)
             checks[f"{check}|{rule.metric}|{rule.slice}"] = getattr(gxe, kind)(
                 **settings, severity=severity, row_condition=_condition(rule.metric, rule.slice),
-                description=f"{rule.source}: {rule.why}" if rule.why else rule.source,
+                description=f"{title} {check}; {rule.source}: {rule.why}".removesuffix(": "),
             )  # fmt: skip
     table_checks = {
         "the metrics are the declared ones": gxe.ExpectColumnDistinctValuesToEqualSet(
@@ -311,5 +313,5 @@ def _plain(document: Any) -> Any:
     if isinstance(document, list | tuple):
         return [_plain(value) for value in document]
     if isinstance(document, float):
-        return document if math.isfinite(document) else None
+        return float(document) if math.isfinite(document) else None
     return json.loads(json.dumps(document, default=str))

@@ -81,6 +81,14 @@ def source_files(source: ModelSource) -> dict[str, list[Path]]:
     return parts
 
 
+def template_files(source: ModelSource) -> list[Path]:
+    """The files beside the tokenizer's own that a chat template can stand in."""
+    if source.request.template is not None:
+        return [source.request.template]
+    folders = [source.tokenizer_folder, *([source.adapter] if source.adapter else [])]
+    return [path for folder in folders for path in sorted(folder.glob("*.jinja"))]
+
+
 def hash_adapter(folder: Path) -> str:
     """sha256 over an adapter's weights and configs."""
     return hash_files(_matching(folder, ADAPTER_FILES))

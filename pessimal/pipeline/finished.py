@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import datetime
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pessimal.audit import Metric
+from pessimal.audit import Metric, metric_specs
+from pessimal.audit.drift import drift
 from pessimal.errors import PessimalError
+from pessimal.pipeline.baseline import measure_drift
+from pessimal.pipeline.evidence import REPORTS
 from pessimal.pipeline.record import POLICY, SPECS, stored_specs
+from pessimal.pipeline.standing import register_run
+from pessimal.pipeline.stored import open_document, read_frame, read_json
+from pessimal.pipeline.verify import verify_run
+from pessimal.pipeline.work import WAIVERS
 from pessimal.project import ContentRoot
 from pessimal.tracking import Tracker
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from pessimal.gate.records import Judgement
-
-WAIVERS = "waivers.yaml"
-AUDIT_SCHEMA = "pessimal.audit/1"
 
 
 def judge_run(
     reference: str, policy_name: str | None, content: ContentRoot, tracking_uri: str | None,
-    today: datetime.date | None = None,
+    today: datetime.date | None = None, *, baseline: str | None = None, verify: bool = False,
+    publish: bool = False,
 ) -> tuple[dict[str, Any], Judgement]:  # fmt: skip
     """Judge a finished run again; loads no model.
 
@@ -35,13 +37,16 @@ def judge_run(
         content: where policies and waivers are read from, as data.
         tracking_uri: where runs are.
         today: the day that waivers are held against.
+        baseline: an earlier run to measure changes from; see `pessimal.pipeline.baseline`.
+        verify: first check that nothing of the run has changed.
+        publish: tag the model's registered version with the verdict, and give or take its alias.
 
     Returns:
         The audit document with the new verdict, and the judgement.
 
     Raises:
-        UsageError: no such run, or a policy or waiver that is wrong.
-        PessimalError: the run's record can't be read.
+        UsageError: no such run, or a policy, waiver or baseline that is wrong.
+        PessimalError: the run's record can't be read, or something of it has changed.
     """
     from pessimal.gate.judge import judge
     from pessimal.gate.policy import load_policy, policy_from_document
@@ -49,11 +54,17 @@ def judge_run(
     from pessimal.gate.waivers import load_waivers, revision_of
 
     tracker = Tracker(tracking_uri, content.home)
-    run_id, document = _open(tracker, reference)
-    specs = stored_specs(tracker.download(run_id, SPECS))
+    run_id = tracker.find_run(reference)
+    document = open_document(tracker, run_id)
+    specs = metric_specs({drift.name: drift}) | stored_specs(tracker.download(run_id, SPECS))
+    if verify:
+        unchecked = verify_run(tracker, run_id, content, specs)
+        document["verified"] = {"changed": [], "unchecked": unchecked}
+    if baseline is not None:
+        document |= _with_drift(tracker, document, baseline)
     audits = [AuditStatus(**audit) for audit in document["audits"]]
     if policy_name is None:
-        policy = policy_from_document(_read(tracker.download(run_id, POLICY)))
+        policy = policy_from_document(read_json(tracker.download(run_id, POLICY)))
     else:
         names = {audit.name for audit in audits} | {name.split(".")[0] for name in specs}
         policy = load_policy(policy_name, content.expectations, specs, sorted(names))
@@ -65,7 +76,36 @@ def judge_run(
         waivers=load_waivers(content.expectations / WAIVERS, specs),
     )  # fmt: skip
     document = document | judgement.document()
+    if publish:
+        register_run(tracker, document, content, specs)
     return document, judgement
+
+
+def _with_drift(tracker: Tracker, document: Mapping[str, Any], baseline: str) -> dict[str, Any]:
+    """The entries of a document that a baseline changes."""
+    outcome, metrics, found = measure_drift(tracker, document, baseline)
+    others = [one for one in document["audits"] if one["name"] != drift.name]
+    kept = [one for one in document["metrics"] if not one["name"].startswith(f"{drift.name}.")]
+    return {
+        "audits": [*others, outcome.document()],
+        "metrics": [*kept, *(metric.document() for metric in metrics)],
+        "baseline": found.document,
+    }
+
+
+def read_reports(
+    document: Mapping[str, Any], content: ContentRoot, tracking_uri: str | None
+) -> dict[str, str]:
+    """The reports for machines and people that a run holds, by their path in it.
+
+    Raises:
+        PessimalError: the run holds no such reports.
+    """
+    tracker = Tracker(tracking_uri, content.home)
+    return {
+        place: tracker.download(document["run_id"], place).read_text(encoding="utf-8")
+        for place in REPORTS
+    }
 
 
 def report_run(reference: str, out: Path, content: ContentRoot, tracking_uri: str | None) -> str:
@@ -81,10 +121,11 @@ def report_run(reference: str, out: Path, content: ContentRoot, tracking_uri: st
     from pessimal.reports.html import write_report
 
     tracker = Tracker(tracking_uri, content.home)
-    run_id, document = _open(tracker, reference)
+    run_id = tracker.find_run(reference)
+    document = open_document(tracker, run_id)
     artifacts = document["artifacts"]
     tables = {
-        Path(place).stem.replace(".", "/", 1): _frame(tracker, run_id, place)
+        Path(place).stem.replace(".", "/", 1): read_frame(tracker, run_id, place)
         for place in artifacts.get("tables", [])
     }
     drawings = {
@@ -92,7 +133,7 @@ def report_run(reference: str, out: Path, content: ContentRoot, tracking_uri: st
         for place in artifacts.get("figures", [])
     }
     scores = {
-        name: _frame(tracker, run_id, artifacts[name]) if name in artifacts else None
+        name: read_frame(tracker, run_id, artifacts[name]) if name in artifacts else None
         for name in ("scores", "words", "as_text")
     }
     write_report(
@@ -100,33 +141,6 @@ def report_run(reference: str, out: Path, content: ContentRoot, tracking_uri: st
         words=scores["words"], as_text=scores["as_text"],
     )  # fmt: skip
     return run_id
-
-
-def _open(tracker: Tracker, reference: str) -> tuple[str, dict[str, Any]]:
-    run_id = tracker.find_run(reference)
-    document = tracker.load_document(run_id)
-    missing = {"model", "metrics", "audits", "artifacts"} - document.keys()
-    if document.get("schema") != AUDIT_SCHEMA or missing:
-        raise PessimalError(
-            "not_an_audit", f"Run {run_id} is not an audit of this version of Pessimal.",
-            "Name an audit's run, or audit the model again.",
-        )  # fmt: skip
-    return run_id, document
-
-
-def _frame(tracker: Tracker, run_id: str, place: str) -> pd.DataFrame:
-    """A table of the run; one that was stored in parts is put together again."""
-    import pandas as pd
-
-    stem, folder = Path(place).stem, Path(place).parent.as_posix()
-    parts = [
-        file for file in tracker.artifacts(run_id, folder)
-        if file == place or Path(file).name.startswith(f"{stem}.part-")
-    ]  # fmt: skip
-    parts.sort(key=lambda file: (len(file), file))
-    if not parts:
-        parts = [place]
-    return pd.concat([pd.read_parquet(tracker.download(run_id, part)) for part in parts])
 
 
 def _metric(stored: Mapping[str, Any]) -> Metric:
@@ -139,19 +153,3 @@ def _metric(stored: Mapping[str, Any]) -> Metric:
             "Audit the model again.",
         ) from error
     return metric
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise PessimalError(
-            "record_invalid",
-            f"The run's {path.name} can't be read: {error}.",
-            "Audit the model again.",
-        ) from error
-    if not isinstance(stored, dict):
-        raise PessimalError(
-            "record_invalid", f"The run's {path.name} is no record.", "Audit again."
-        )
-    return stored

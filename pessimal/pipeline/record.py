@@ -9,11 +9,21 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pessimal.audit import Audit, Bound, Metric, MetricSpec
+from pessimal.audit import Bound, Metric, MetricSpec
 from pessimal.errors import PessimalError
 from pessimal.pipeline.audits import AuditOutcome
+from pessimal.pipeline.evidence import (
+    GATE,
+    RECORD,
+    code_hashes,
+    combined,
+    dumps,
+    log_gate,
+    log_record,
+)
 from pessimal.pipeline.scoring import Tables
 from pessimal.pipeline.session import versions
+from pessimal.pipeline.standing import waived
 from pessimal.pipeline.work import Planned
 
 if TYPE_CHECKING:
@@ -28,8 +38,6 @@ AS_TEXT = "scores/as_text.parquet"
 REPORT = "report.html"
 SPECS = "inputs/metrics.json"
 POLICY = "inputs/policy.json"
-SUITE = "gate/suite.json"
-VALIDATION = "gate/validation.json"
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,8 @@ class Findings:
     """Ids of the tokenizer that the model has no embedding row for."""
     rows_without_token: int = 0
     """Embedding rows that no token belongs to."""
+    files: Mapping[str, Sequence[Path]] = field(default_factory=dict)
+    """The files that the model was read from, by part."""
     extra: dict[str, Any] = field(default_factory=dict)
     """Further entries of the document."""
 
@@ -65,6 +75,8 @@ def audit_document(findings: Findings, judgement: Judgement, run_id: str) -> dic
     artifacts: dict[str, Any] = {
         "report": REPORT,
         "document": "audit.json",
+        "record": RECORD,
+        "gate": list(GATE),
         "tables": [
             table_place(audit, name) for audit, result in results.items() for name in result.tables
         ],
@@ -130,14 +142,13 @@ def write_artifacts(
     from pessimal.reports.markdown import describe
 
     tables, work = findings.tables, findings.work
-    _log_facts(run, findings, judgement)
+    _log_facts(run, findings, judgement, document)
     _log_scores(run, findings, scratch)
     shown = _log_tables(run, findings.outcomes, scratch)
     drawings = _log_figures(run, findings.outcomes)
-    run.log_text(_dumps({name: asdict(spec) for name, spec in work.specs.items()}), SPECS)
-    run.log_text(_dumps(work.policy.document()), POLICY)
-    run.log_text(_dumps(judgement.suite), SUITE)
-    run.log_text(_dumps(judgement.validation), VALIDATION)
+    run.log_text(dumps({name: asdict(spec) for name, spec in work.specs.items()}), SPECS)
+    run.log_text(dumps(work.policy.document()), POLICY)
+    log_gate(run, judgement, document, work.waivers)
     write_report(
         document, shown, None if tables.vocabulary is None else tables.vocabulary.frame,
         drawings, scratch / REPORT,
@@ -145,6 +156,7 @@ def write_artifacts(
     )  # fmt: skip
     run.log_file(scratch / REPORT, REPORT)
     run.describe(describe(document))
+    log_record(run, work, document, findings.files)
     run.log_document(document)
 
 
@@ -167,9 +179,11 @@ def stored_specs(path: Path) -> dict[str, MetricSpec]:
         ) from error  # fmt: skip
 
 
-def _log_facts(run: RunHandle, findings: Findings, judgement: Judgement) -> None:
+def _log_facts(
+    run: RunHandle, findings: Findings, judgement: Judgement, document: dict[str, Any]
+) -> None:
     model, policy = findings.model, findings.work.policy
-    code = code_sha256(findings.work.audits)
+    code = combined(code_hashes(findings.work.audits))
     vocabulary = findings.tables.vocabulary
     run.log_params({
         "model": model["id"], "revision": model["revision"],
@@ -180,7 +194,8 @@ def _log_facts(run: RunHandle, findings: Findings, judgement: Judgement) -> None
         "prompts": len(findings.work.prompts),
     })  # fmt: skip
     run.set_tags({
-        "verdict": judgement.verdict, "policy": policy.name, "policy.sha256": policy.sha256,
+        "verdict": judgement.verdict, "waivers": waived(document),
+        "policy": policy.name, "policy.sha256": policy.sha256,
         "code.sha256": code, "model": model["id"], "model.revision": model["revision"],
         "model.weights.sha256": (model["hashes"] or {}).get("weights"),
         "model.template.sha256": model["template_sha256"], "precision": model["dtype"],
@@ -244,25 +259,3 @@ def _log_frame(run: RunHandle, frame: pd.DataFrame, place: str, scratch: Path) -
     }
     frame.assign(**texts).to_parquet(file, index=False)
     run.log_parquet(file, place)
-
-
-def code_sha256(audits: Mapping[str, Audit]) -> str:
-    """sha256 over the engine's and the audits' source files, by name and bytes."""
-    import hashlib
-
-    import pessimal
-
-    engine = Path(pessimal.__file__).parent
-    files = {
-        f"pessimal/{path.relative_to(engine).as_posix()}": path for path in engine.rglob("*.py")
-    }
-    files |= {f"audits/{name}": Path(audit.source) for name, audit in audits.items()}
-    digest = hashlib.sha256()
-    for name, path in sorted(files.items()):
-        content = path.read_bytes()
-        digest.update(f"{name} {len(content)}\n".encode() + content)
-    return digest.hexdigest()
-
-
-def _dumps(value: object) -> str:
-    return json.dumps(value, indent=1, sort_keys=True, allow_nan=False, default=str)

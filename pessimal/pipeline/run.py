@@ -8,8 +8,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pessimal.audit import Context
+from pessimal.errors import UsageError
 from pessimal.pipeline.audits import metrics_of, run_audits
+from pessimal.pipeline.baseline import Baseline, open_baseline
 from pessimal.pipeline.conclude import Timings, conclude, timed
+from pessimal.pipeline.evidence import model_files
 from pessimal.pipeline.record import Findings
 from pessimal.pipeline.scoring import (
     Tables,
@@ -19,7 +22,9 @@ from pessimal.pipeline.scoring import (
     score_words,
 )
 from pessimal.pipeline.session import SEED, Say, Session, open_session
+from pessimal.pipeline.standing import register_run
 from pessimal.pipeline.work import HUMAN, AuditRequest, Work, read_work
+from pessimal.tracking import Tracker, list_digest
 
 if TYPE_CHECKING:
     from pessimal.models.base import BaseLogprobs
@@ -38,8 +43,6 @@ def run_audit(request: AuditRequest, say: Say) -> dict[str, Any]:
         UsageError: a flag, a pipeline, a policy or an audit file is wrong. Nothing was loaded yet.
         PessimalError: the model is refused, or the work could not be done.
     """
-    from pessimal.tracking import Tracker
-
     work = read_work(request)
     tracker = Tracker(request.tracking_uri, request.content.home)
     timings: Timings = {}
@@ -49,18 +52,36 @@ def run_audit(request: AuditRequest, say: Say) -> dict[str, Any]:
         session = open_session(request.model, request.cache, first, request.options, say)
         for prompt in work.prompts.values():
             session.slot(prompt)
+    baseline = _open_baseline(tracker, work, session)
     if request.options.shard is not None:
         tables = _score(session, work, timings, say)
         if not tables.complete:
             return _share_document(tables)
     name = f"{session.source.id} {work.pipeline.name}"
     tags = {"model": session.source.id, "pipeline": work.pipeline.name}
-    with tracker.start(name, tags, _key(session, work, base)) as run:
+    with tracker.start(name, tags, _key(session, work, base, baseline)) as run:
         picked_up = " (picked up where it stopped)" if run.resumed else ""
         say(f"Recording run {run.run_id}{picked_up}")
-        findings = _measure(session, work, base, timings, say)
+        findings = _measure(session, work, base, baseline, timings, say)
         say("Judging, and writing the report")
-        return conclude(run, findings)
+        document = conclude(run, findings)
+        register_run(tracker, document, request.content, work.specs)
+        return document
+
+
+def _open_baseline(tracker: Tracker, work: Work, session: Session) -> Baseline | None:
+    """The run to measure changes from, found before anything is scored."""
+    reference = work.request.baseline
+    if reference is None:
+        return None
+    if "words" not in work.steps:
+        raise UsageError(
+            "baseline_without_words", f"The pipeline {work.pipeline.name} scores no word lists.",
+            "Leave out --baseline, or name a pipeline with words.",
+        )  # fmt: skip
+    prompts = {prompt.id: prompt.text for prompt in work.steps["words"]}
+    lists = {name: list_digest(words) for name, words in work.lists.items()}
+    return open_baseline(tracker, reference, session.source.id, prompts, lists)
 
 
 def _ask_base(work: Work, timings: Timings, say: Say) -> BaseLogprobs | None:
@@ -110,8 +131,9 @@ def _score(session: Session, work: Work, timings: Timings, say: Say) -> Tables:
 
 
 def _measure(
-    session: Session, work: Work, base: BaseLogprobs | None, timings: Timings, say: Say
-) -> Findings:
+    session: Session, work: Work, base: BaseLogprobs | None, baseline: Baseline | None,
+    timings: Timings, say: Say,
+) -> Findings:  # fmt: skip
     from pessimal.models.rescoring import RescoringScorer
 
     tables = _score(session, work, timings, say)
@@ -130,6 +152,7 @@ def _measure(
             human=work.human,
             base_logprobs=None if base is None else base.frame,
             categories=work.categories,
+            baseline=None if baseline is None else baseline.words,
         )
         outcomes = run_audits(work.audits, context, work.pipeline.audits)
     return Findings(
@@ -141,8 +164,14 @@ def _measure(
         timings=timings,
         ids_without_row=session.vocabulary.without_row,
         rows_without_token=session.vocabulary.rows_without_token,
-        extra={} if base is None else {"base_model": base.document},
+        files=model_files(session.source),
+        extra=_extra(base, baseline),
     )
+
+
+def _extra(base: BaseLogprobs | None, baseline: Baseline | None) -> dict[str, Any]:
+    entries = {"base_model": base, "baseline": baseline}
+    return {name: one.document for name, one in entries.items() if one is not None}
 
 
 def _share_document(tables: Tables) -> dict[str, Any]:
@@ -156,7 +185,9 @@ def _share_document(tables: Tables) -> dict[str, Any]:
     }
 
 
-def _key(session: Session, work: Work, base: BaseLogprobs | None) -> str:
+def _key(
+    session: Session, work: Work, base: BaseLogprobs | None, baseline: Baseline | None
+) -> str:
     """What makes two runs the same work, so that one can go on with what the other left."""
     parts = {
         "model": session.loaded.hashes.items(),
@@ -167,6 +198,7 @@ def _key(session: Session, work: Work, base: BaseLogprobs | None) -> str:
         "lists": work.lists,
         "human": None if work.human is None else work.human.to_dict("list"),
         "categories": work.categories,
+        "baseline": None if baseline is None else baseline.run_id,
         "base": None if base is None else [base.document, base.frame.sum().tolist()],
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()

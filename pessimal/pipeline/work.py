@@ -50,6 +50,8 @@ class AuditRequest:
     """The base language model to set the rewards beside."""
     categories: Path | None = None
     """File with word categories."""
+    baseline: str | None = None
+    """An earlier run to measure changes from: a run, or an alias of a registered version."""
     quiet: bool = False
     """No progress bars."""
     command: str = ""

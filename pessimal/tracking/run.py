@@ -48,6 +48,8 @@ class RunHandle:
         self.run_id: str = run.info.run_id
         self.resumed = resumed
         """Whether an interrupted run was picked up."""
+        self.hashes: dict[str, str] = {}
+        """sha256 of every file logged so far, by its path in the run."""
         self.interruptions = sum(tag.startswith("pessimal.resumed") for tag in run.data.tags)
         """How often this run was interrupted before."""
         if resumed:
@@ -160,12 +162,14 @@ class RunHandle:
 
         path = f"tables/{name}.json"
         if path in self._tables:
+            self._hash_logged(path)
             return
         rows = table.head(MAXIMUM_ROWS).to_dict(orient="list")
         columns = {str(key): [_cell(value) for value in values] for key, values in rows.items()}
         # Cells as they are: MLflow's own handling of pandas' text columns is deprecated.
         self._client.log_table(self.run_id, pd.DataFrame(columns, dtype=object), path)
         self._tables.add(path)
+        self._hash_logged(path)
 
     def log_parquet(self, file: Path, artifact_path: str) -> list[str]:
         """Log a parquet file, in parts of at most 64 MiB where it is larger.
@@ -200,6 +204,7 @@ class RunHandle:
         """Log a file under a path of the run."""
         target = Path(artifact_path)
         folder = None if target.parent == Path() else target.parent.as_posix()
+        self.hashes[target.as_posix()] = hash_file(file)
         if file.name == target.name:
             self._client.log_artifact(self.run_id, str(file), folder)
             return
@@ -222,14 +227,31 @@ class RunHandle:
 
     def log_document(self, document: Mapping[str, object]) -> None:
         """Log the audit document as ``audit.json``."""
-        self.log_text(json.dumps(document, indent=1, allow_nan=False, default=str), DOCUMENT)
+        self.log_text(document_text(document), DOCUMENT)
 
     def describe(self, markdown: str) -> None:
         """Set the run's description; the caller escapes what it quotes."""
         self._client.set_tag(self.run_id, "mlflow.note.content", markdown[:_TAG_LENGTH])
 
+    def _hash_logged(self, path: str) -> None:
+        # MLflow writes tables itself: their bytes are read back.
+        with tempfile.TemporaryDirectory(prefix="pessimal-") as folder:
+            found = self._client.download_artifacts(self.run_id, path, folder)
+            self.hashes[path] = hash_file(Path(found))
+
     def _release(self) -> None:
         self._lock.release()
+
+
+def document_text(document: Mapping[str, object]) -> str:
+    """An audit document as the text of ``audit.json``."""
+    return json.dumps(document, indent=1, allow_nan=False, default=str)
+
+
+def hash_file(file: Path) -> str:
+    """sha256 of a file's bytes."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def metric_key(metric: Metric) -> str:

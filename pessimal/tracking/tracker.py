@@ -16,10 +16,12 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlparse
+from urllib.request import url2pathname
 
 from pessimal.errors import PessimalError, UsageError
 from pessimal.text import show_text
-from pessimal.tracking.run import DOCUMENT, RunHandle, tag_values
+from pessimal.tracking.run import DOCUMENT, RunHandle, hash_file, tag_values
 from pessimal.tracking.store import (
     AUDITS,
     EXPERIMENTS,
@@ -169,18 +171,46 @@ class Tracker:
             PessimalError: the run has no such artifact.
         """
         mlflow = import_mlflow()
-        if into is None and database_file(self.uri) is None:
-            into = Path(tempfile.mkdtemp(prefix="pessimal-"))
+        missing = PessimalError(
+            "artifact_missing", f"Run {run_id} holds no {show_text(artifact_path)}.",
+            "It may not have finished: run the same audit again, which resumes it.",
+        )  # fmt: skip
         try:
-            found = self.client.download_artifacts(
-                run_id, artifact_path, None if into is None else str(into)
-            )
+            if into is None:
+                folder = self._local_artifacts(run_id)
+                if folder is not None:
+                    path = (folder / artifact_path).resolve()
+                    # A path comes from a run's own document, which anybody may have edited.
+                    if path.exists() and path.is_relative_to(folder.resolve()):
+                        return path
+                    raise missing
+                into = Path(tempfile.mkdtemp(prefix="pessimal-"))
+            return Path(self.client.download_artifacts(run_id, artifact_path, str(into)))
         except (mlflow.MlflowException, OSError) as error:
-            raise PessimalError(
-                "artifact_missing", f"Run {run_id} holds no {artifact_path}.",
-                "It may not have finished: run the same audit again, which resumes it.",
-            ) from error  # fmt: skip
-        return Path(found)
+            raise missing from error
+
+    def hash_artifact(self, run_id: str, artifact_path: str) -> str:
+        """sha256 of a run's file.
+
+        Raises:
+            PessimalError: the run has no such artifact.
+        """
+        if self._local_artifacts(run_id) is not None:
+            return hash_file(self.download(run_id, artifact_path))
+        with tempfile.TemporaryDirectory(prefix="pessimal-") as scratch:
+            return hash_file(self.download(run_id, artifact_path, Path(scratch)))
+
+    def _local_artifacts(self, run_id: str) -> Path | None:
+        """The folder of a run's artifacts, where it is one of this machine."""
+        uri = urlparse(self.client.get_run(run_id).info.artifact_uri)
+        if uri.scheme not in ("", "file"):
+            return None
+        folder = Path(url2pathname(uri.path))
+        return folder if folder.is_dir() else None
+
+    def tags(self, run_id: str) -> dict[str, str]:
+        """A run's tags."""
+        return dict(self.client.get_run(run_id).data.tags)
 
     def artifacts(self, run_id: str, folder: str = "") -> list[str]:
         """The paths of all files that a run holds in a folder, sorted."""
@@ -214,6 +244,8 @@ class Tracker:
 
     def _search(self, experiments: list[str], query: str, count: int) -> list[str]:
         ids = [self._experiment_id(name) for name in experiments]
+        # Child runs have no key: a search or a trial is not an audit.
+        query = f"{query} AND tags.`{KEY_TAG}` LIKE '%'"
         try:
             found = self.client.search_runs(
                 ids, query, max_results=count, order_by=["attributes.start_time DESC"]

@@ -59,3 +59,42 @@ def copied(project: Path, tmp_path: Path) -> Path:
     shutil.copytree(project, folder, ignore=shutil.ignore_patterns("mlruns"))
     (folder / "mlruns").mkdir()
     return folder
+
+
+EASY = """\
+name: {name}
+default_bounds: true
+rules:
+  - metric: vocabulary.quantile_skew
+    abs_max: 0.99
+    severity: critical
+    why: tests
+"""
+
+
+@pytest.fixture(scope="session")
+def light_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with two audits and a policy that the tiny model passes: its runs take seconds."""
+    folder = make_project(tmp_path_factory.mktemp("light") / "project")
+    for audit in (folder / "audits").glob("*.py"):
+        if audit.stem not in ("numerics", "vocabulary"):
+            audit.unlink()
+    (folder / "expectations" / "default.yaml").write_text(EASY.format(name="default"))
+    (folder / "pipelines" / "tiny.yaml").write_text(TINY)
+    whole = TINY.replace("tokens: 1500", "tokens: all", 1)
+    (folder / "pipelines" / "whole.yaml").write_text(whole)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def light_request(model: Path, light_project: Path, cache: Path) -> AuditRequest:
+    """The request to audit the tiny model there."""
+    return AuditRequest(
+        ModelRequest(str(model)), find_content(light_project), cache, pipeline="tiny", quiet=True
+    )
+
+
+@pytest.fixture(scope="session")
+def light_audited(light_request: AuditRequest):
+    """The document of one finished audit there."""
+    return run_audit(light_request, lambda text: None)
