@@ -40,12 +40,13 @@ class Covariates:
         Args:
             model: the document's ``model``.
         """
-        owner, slash, _ = str(model.get("id") or "").partition("/")
-        hub = re.fullmatch(r"[\w.-]+/[\w.-]+", str(model.get("id")), re.ASCII)
+        hub = re.fullmatch(r"(\w[\w.-]*)/[\w.-]+", str(model.get("id")), re.ASCII)
+        # A folder that was loaded can look like a hub id, but has no commit.
+        folder = model.get("class") is not None and model.get("revision") is None
         parameters = model.get("parameters")
         return Covariates(
             base=(model.get("base") or {}).get("id"),
-            developer=owner if slash and hub else None,
+            developer=hub[1] if hub and not folder else None,
             size=None if not parameters else parameters / 1e9,
         )
 

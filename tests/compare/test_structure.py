@@ -115,7 +115,9 @@ def test_predictors_that_tell_nothing_are_named() -> None:
     [
         ({"id": "org/name", "base": {"id": "meta/base"}, "parameters": 8_030_000_000},
          Covariates("meta/base", "org", 8.03)),
-        ({"id": "/home/somebody/rm", "base": {}}, Covariates()),
+        ({"id": "org/name"}, Covariates(developer="org")),
+        ({"id": "runs/rm", "class": "LlamaForSequenceClassification"}, Covariates()),
+        ({"id": "./rm", "base": {}}, Covariates()),
         ({"id": "models/of/mine"}, Covariates()),
         ({"id": "demo"}, Covariates()),
     ],

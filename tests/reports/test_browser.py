@@ -50,7 +50,9 @@ def browser(playwright: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 class Opened:
     """A report in a page, with what the page said and asked for."""
 
-    def __init__(self, browser: Any, path: Path, scheme: str = "light") -> None:
+    def __init__(
+        self, browser: Any, path: Path, scheme: str = "light", ready: str = "#vocabulary-rows tr"
+    ) -> None:
         self.said: list[str] = []
         self.asked: list[str] = []
         self.page = browser.new_page()
@@ -59,7 +61,7 @@ class Opened:
         self.page.on("pageerror", lambda error: self.said.append(str(error)))
         self.page.on("request", lambda request: self.asked.append(request.url))
         self.page.goto(path.as_uri())
-        self.page.wait_for_selector("#vocabulary-rows tr")
+        self.page.wait_for_selector(ready)
 
     def tokens(self) -> list[str]:
         found: list[str] = self.page.locator("#vocabulary-rows .token").all_text_contents()
