@@ -51,6 +51,25 @@ class AuditScorer(Protocol):
 
 
 @dataclass(frozen=True)
+class SearchTables:
+    """What searches for longer replies found. Rewards are by ids; z is in SD of single tokens."""
+
+    found: pd.DataFrame
+    """One row a search: ``prompt length direction seed method baseline token_ids tokens text
+    reward as_text_reward as_text_same z single_best single_sd kinds forward_tokens evaluations
+    backward_passes seconds``; a baseline ran at the same forward tokens as its search."""
+    steps: pd.DataFrame
+    """The best so far at every step: ``prompt length direction seed method baseline forward_tokens
+    reward z``."""
+    parts: pd.DataFrame
+    """What each token of a found reply adds: ``prompt length direction seed method baseline
+    position token_id text without contribution``."""
+    transfer: pd.DataFrame
+    """Replies found for other models, as this one scores their texts: ``model prompt direction
+    length text there here``, both in SD; empty where there is no earlier run."""
+
+
+@dataclass(frozen=True)
 class Context:
     """The inputs of an audit. Anything that was not planned or not given is None."""
 
@@ -74,6 +93,8 @@ class Context:
     """Human ranking: ``name score matches``."""
     base_logprobs: pd.DataFrame | None = None
     """Base model's next-token log-probabilities: ``token_id`` and ``logprob:<prompt>`` columns."""
+    searches: SearchTables | None = None
+    """Searches for longer replies."""
     categories: Mapping[str, Sequence[str]] | None = None
     """Word categories that the user supplied, by name."""
     baseline: pd.DataFrame | None = None

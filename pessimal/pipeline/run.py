@@ -27,7 +27,11 @@ from pessimal.pipeline.work import HUMAN, AuditRequest, Work, read_work
 from pessimal.tracking import Tracker, list_digest
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from pessimal.models.base import BaseLogprobs
+    from pessimal.pipeline.searches import Searches
+    from pessimal.tracking import RunHandle
 
 
 def run_audit(request: AuditRequest, say: Say) -> dict[str, Any]:
@@ -62,7 +66,7 @@ def run_audit(request: AuditRequest, say: Say) -> dict[str, Any]:
     with tracker.start(name, tags, _key(session, work, base, baseline)) as run:
         picked_up = " (picked up where it stopped)" if run.resumed else ""
         say(f"Recording run {run.run_id}{picked_up}")
-        findings = _measure(session, work, base, baseline, timings, say)
+        findings = _measure(session, work, base, baseline, (tracker, run), timings, say)
         say("Judging, and writing the report")
         document = conclude(run, findings)
         register_run(tracker, document, request.content, work.specs)
@@ -132,12 +136,13 @@ def _score(session: Session, work: Work, timings: Timings, say: Say) -> Tables:
 
 def _measure(
     session: Session, work: Work, base: BaseLogprobs | None, baseline: Baseline | None,
-    timings: Timings, say: Say,
+    tracked: tuple[Tracker, RunHandle], timings: Timings, say: Say,
 ) -> Findings:  # fmt: skip
     from pessimal.models.rescoring import RescoringScorer
 
     tables = _score(session, work, timings, say)
     assert tables.vocabulary is not None
+    searches = _search(session, work, tables.vocabulary.frame, tracked, timings, say)
     say("Measuring")
     with timed(timings, "audits_s"):
         context = Context(
@@ -153,6 +158,7 @@ def _measure(
             base_logprobs=None if base is None else base.frame,
             categories=work.categories,
             baseline=None if baseline is None else baseline.words,
+            searches=None if searches is None else searches.tables,
         )
         outcomes = run_audits(work.audits, context, work.pipeline.audits)
     return Findings(
@@ -165,13 +171,42 @@ def _measure(
         ids_without_row=session.vocabulary.without_row,
         rows_without_token=session.vocabulary.rows_without_token,
         files=model_files(session.source),
-        extra=_extra(base, baseline),
+        extra=_extra(base, baseline, searches),
     )
 
 
-def _extra(base: BaseLogprobs | None, baseline: Baseline | None) -> dict[str, Any]:
+def _search(
+    session: Session, work: Work, vocabulary: pd.DataFrame, tracked: tuple[Tracker, RunHandle],
+    timings: Timings, say: Say,
+) -> Searches | None:  # fmt: skip
+    step, (tracker, run) = work.pipeline.searches, tracked
+    if step is None:
+        return None
+    from pessimal.pipeline.searches import record_searches, run_searches
+
+    prompts = work.steps["searches"]
+    with timed(timings, "searches_s"):
+        say(f"Searching for longer replies under {len(prompts)} prompts")
+        found = run_searches(
+            session, prompts, step, work.request.content, vocabulary, work.request.cache, tracker,
+            say,
+        )  # fmt: skip
+        record_searches(run, found, {
+            "model": session.source.id, "revision": session.source.revision,
+            "pipeline": work.pipeline.name, "policy": work.policy.name,
+        })  # fmt: skip
+    return found
+
+
+def _extra(
+    base: BaseLogprobs | None, baseline: Baseline | None, searches: Searches | None
+) -> dict[str, Any]:
     entries = {"base_model": base, "baseline": baseline}
-    return {name: one.document for name, one in entries.items() if one is not None}
+    extra: dict[str, Any] = {k: one.document for k, one in entries.items() if one is not None}
+    if searches is not None and searches.preset is not None:
+        extra["searches"] = searches.found
+        extra["search_preset"] = searches.preset.document()
+    return extra
 
 
 def _share_document(tables: Tables) -> dict[str, Any]:
@@ -185,9 +220,7 @@ def _share_document(tables: Tables) -> dict[str, Any]:
     }
 
 
-def _key(
-    session: Session, work: Work, base: BaseLogprobs | None, baseline: Baseline | None
-) -> str:
+def _key(session: Session, work: Work, base: BaseLogprobs | None, baseline: Baseline | None) -> str:
     """What makes two runs the same work, so that one can go on with what the other left."""
     parts = {
         "model": session.loaded.hashes.items(),

@@ -46,6 +46,11 @@ class SearchStep(_Strict):
     directions: list[Literal["optimal", "pessimal"]]
     seeds: Positive
     seconds: Positive
+    """Of all searches together with their baselines; looked at after every step."""
+    budget: Positive | None = None
+    """Forward tokens of each search instead: the same ones on every machine."""
+    preset: str = "default"
+    """Settings: a file of ``pipelines/presets/``, else a packaged one."""
 
 
 class Pipeline(_Strict):

@@ -11,8 +11,10 @@ from pessimal.audit import Audit, MetricSpec, Prompt, collect_audits, metric_spe
 from pessimal.errors import UsageError
 from pessimal.inputs import read_categories, read_human
 from pessimal.models.records import ModelRequest
-from pessimal.pipeline.spec import Pipeline, load_pipeline, load_prompts
+from pessimal.pipeline.spec import Pipeline, PromptBook, load_pipeline, load_prompts
 from pessimal.project import ContentRoot
+from pessimal.search import SearchConfig
+from pessimal.search.presets import load_preset
 from pessimal.sweep.runner import SweepOptions
 
 if TYPE_CHECKING:
@@ -109,8 +111,8 @@ class Work:
     waivers: tuple[Waiver, ...]
     """Failures that somebody answers for."""
     steps: Mapping[str, list[Prompt]]
-    """The prompts of each scoring step: ``vocabulary``; ``words``, ``as_text``, ``human`` if
-    planned."""
+    """The prompts of each scoring step: ``vocabulary``; ``words``, ``as_text``, ``human``,
+    ``searches`` if planned."""
     lists: Mapping[str, list[str]]
     """The word lists by name: those of the step ``words``, ``human`` where a ranking was given."""
     human: pd.DataFrame | None = None
@@ -167,7 +169,10 @@ def read_work(request: AuditRequest) -> Work:
         "words": pipeline.words,
         "as_text": pipeline.as_text,
         "human": None if human is None else pipeline.human,
+        "searches": pipeline.searches,
     }
+    if pipeline.searches is not None:
+        _check_searches(pipeline, book, content)
     return Work(
         request=request,
         audits=audits,
@@ -179,3 +184,20 @@ def read_work(request: AuditRequest) -> Work:
         human=human,
         categories=categories,
     )
+
+
+def _check_searches(pipeline: Pipeline, book: PromptBook, content: ContentRoot) -> None:
+    """Refuse searches that could only fail after everything was scored."""
+    assert pipeline.searches is not None
+    step = pipeline.searches
+    scored = {prompt.id for prompt in book.select(pipeline.vocabulary.prompts)}
+    missing = [prompt.id for prompt in book.select(step.prompts) if prompt.id not in scored]
+    if missing:
+        raise UsageError(
+            "searches_without_vocabulary",
+            f"The searches under {missing[0]!r} have no single-token scores to be set beside.",
+            "Let the pipeline's vocabulary step score that prompt too.",
+        )
+    load_preset(step.preset, content.pipelines / "presets")
+    for length in step.lengths:
+        SearchConfig(length, "optimal", budget=step.budget, seconds=step.seconds)

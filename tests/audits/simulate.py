@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pandas as pd
 
 from pessimal.audit import Context, Prompt
+from pessimal.audit.context import SearchTables
 from pessimal.lexicons import identity_terms, valence, word_lists, zipf
 
 ADJECTIVES = {"positive": ("best", "greatest", "good"), "negative": ("worst", "bad", "terrible")}
@@ -98,6 +100,40 @@ def make_vocabulary(
     return table
 
 
+def make_searches(
+    seed: int = 0, *, gain: float = 2.0, random_gain: float = 1.0, seeds: int = 3,
+    texts: Sequence[str] = ("love", "hate"), kinds: Sequence[str] = ("word", "subword"),
+    prompts: Sequence[str] = ("greatest", "best"),
+) -> SearchTables:  # fmt: skip
+    """Searches that go `gain` SD beyond the best single token, beside random's `random_gain`."""
+    rng = np.random.default_rng(seed)
+    found, steps, parts, transfer = [], [], [], []
+    for prompt, length, direction, start, method in product(
+        prompts, (2, 3), ("optimal", "pessimal"), range(seeds), ("gcg", "random", "beam")
+    ):
+        sign, baseline = (1 if direction == "optimal" else -1), method != "gcg"
+        single, sd = 3.0 * sign, 0.5
+        reward = single + sign * sd * (random_gain if baseline else gain)
+        label = {"prompt": prompt, "length": length, "direction": direction, "seed": start,
+                 "method": method, "baseline": baseline}  # fmt: skip
+        found.append({
+            **label, "token_ids": [1] * length, "tokens": ["a"] * length,
+            "text": texts[0] if sign > 0 else texts[1], "reward": reward,
+            "as_text_reward": reward, "as_text_same": True, "z": reward / sd,
+            "single_best": single, "single_sd": sd, "kinds": list(kinds), "forward_tokens": 1000,
+            "evaluations": 400, "backward_passes": 3, "seconds": 1.0,
+        })  # fmt: skip
+        way = np.sort(rng.normal(size=3))
+        steps += [{**label, "forward_tokens": 300 * (n + 1), "reward": z, "z": sign * z}
+                  for n, z in enumerate(way)]  # fmt: skip
+        parts += [{**label, "position": j, "token_id": 1, "text": "a", "without": 0.0,
+                   "contribution": 1.0} for j in range(length)]  # fmt: skip
+        transfer.append({"model": "other", "prompt": prompt, "direction": direction,
+                         "length": length, "text": "x", "there": sign * 5.0,
+                         "here": sign * 1.5})  # fmt: skip
+    return SearchTables(*(pd.DataFrame(rows) for rows in (found, steps, parts, transfer)))
+
+
 THREE = {
     "greatest": Prompt("greatest", "greatest?", "positive"),
     "best": Prompt("best", "best?", "positive"),
@@ -155,6 +191,7 @@ def make_context(seed: int = 0, **changes: object) -> Context:
             **{f"logprob:{p}": rng.normal(size=len(table)) - 9 for p in THREE},
         }),
         "baseline": make_words(seed + 1),
+        "searches": make_searches(seed),
         "categories": {"a": list(words["word"][:300]), "b": list(words["word"][300:600])},
     }  # fmt: skip
     return Context(**(settings | changes))  # type: ignore[arg-type]

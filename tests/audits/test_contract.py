@@ -15,7 +15,7 @@ import pytest
 
 from pessimal.audit import AuditResult, Context, collect_audits
 from pessimal.audit.spec import SLICE_KEYS
-from tests.audits.simulate import FakeScorer, make_context, make_vocabulary
+from tests.audits.simulate import FakeScorer, make_context, make_searches, make_vocabulary
 
 FOLDER = Path(__file__).resolve().parents[2] / "audits"
 AUDITS = collect_audits(FOLDER)
@@ -58,17 +58,20 @@ def contexts() -> dict[str, Context]:
         ]
         for name in ("vocabulary", "words")
     }
+    unsearched = make_searches(seeds=0)
     gone = {name: without_scores(getattr(whole, name)) for name in ("vocabulary", "words")}
     return {
         "whole": whole,
         "with holes": dataclasses.replace(whole, **holes),
         "no finite score": dataclasses.replace(
-            whole, **gone, base_logprobs=without_scores(whole.base_logprobs),
+            whole, **gone, base_logprobs=without_scores(whole.base_logprobs), searches=unsearched,
             scorer=FakeScorer(whole.vocabulary, lambda scores, _: scores * math.nan),
         ),
         "constant": dataclasses.replace(whole, **constant),
-        "empty tables": dataclasses.replace(whole, **empty, categories={"a": [], "b": []}),
-        "no prompts": dataclasses.replace(whole, **bare, prompts={}),
+        "empty tables": dataclasses.replace(
+            whole, **empty, categories={"a": [], "b": []}, searches=unsearched
+        ),
+        "no prompts": dataclasses.replace(whole, **bare, prompts={}, searches=unsearched),
         "three tokens": dataclasses.replace(
             whole, vocabulary=small, words=whole.words.iloc[:3], human=whole.human.iloc[:3],
             scorer=FakeScorer(small),
