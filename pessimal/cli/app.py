@@ -12,7 +12,7 @@ from pessimal.cli.compare import compare
 from pessimal.cli.gate import gate, report_options
 from pessimal.cli.options import MODEL_FIELDS, model_options, output_options, tracking_options
 from pessimal.cli.output import print_document
-from pessimal.cli.search import search
+from pessimal.cli.search import search, tune
 
 
 class _Group(click.Group):
@@ -120,6 +120,7 @@ def score(**flags: Any) -> int:
 
 app.add_command(compare)
 app.add_command(search)
+app.add_command(tune)
 app.add_command(gate)
 
 

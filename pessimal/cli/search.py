@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from pessimal.cli.options import model_options, output_options
+from pessimal.cli.options import model_options, output_options, tracking_options
 from pessimal.cli.output import print_document
 from pessimal.search.records import ALLOW, DIRECTIONS, LONGEST, METHODS, REASONS
 
@@ -98,4 +98,78 @@ def search(**flags: Any) -> int:
         from pessimal.cli.tables import print_search
 
         print_search(document, quiet=flags["quiet"])
+    return 0
+
+
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  pessimal tune --trials 30\n"
+    "  pessimal tune --model ./rm --trials 100 --storage sqlite:///study.db --budget 10000"
+)
+@click.option(
+    "--trials",
+    type=click.IntRange(min=1),
+    required=True,
+    metavar="N",
+    help="How many trials the study shall have; earlier ones count.",
+)
+@click.option(
+    "--storage", metavar="URL", help="Optuna storage; a journal file in the cache when left out."
+)
+@click.option(
+    "--budget",
+    type=click.IntRange(min=1),
+    default=4000,
+    show_default=True,
+    metavar="K",
+    help="Forward tokens of each search.",
+)
+@click.option(
+    "--length",
+    type=int,
+    default=3,
+    show_default=True,
+    metavar="N",
+    help=f"Tokens of the replies, 1 to {LONGEST}.",
+)
+@click.option(
+    "--prompts",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    metavar="N",
+    help="Prompts to tune on; as many others are held out.",
+)
+@click.option("--seconds", type=float, metavar="S", help="Start no further trial after this time.")
+@model_options
+@tracking_options
+@output_options
+def tune(**flags: Any) -> int:
+    """Tune the search's settings with Optuna, and keep them if they help on held-out prompts.
+
+    The same command goes on with a study that was interrupted.
+    """
+    from pessimal.cli.commands import _cache, _content, _model, _options, _say
+    from pessimal.pipeline.tune import TuneRequest, run_tune
+    from pessimal.search.records import SearchConfig
+
+    # What no search can be is refused before a model is loaded.
+    SearchConfig(flags["length"], "optimal", budget=flags["budget"])
+    request = TuneRequest(
+        model=_model(flags), content=_content(flags), cache=_cache(flags),
+        trials=flags["trials"], budget=flags["budget"], length=flags["length"],
+        prompts=flags["prompts"], seconds=flags["seconds"], storage=flags["storage"],
+        tracking_uri=flags["tracking_uri"], options=_options(flags), quiet=flags["quiet"],
+    )  # fmt: skip
+    document = run_tune(request, _say(flags))
+    if flags["as_json"]:
+        print_document(document)
+        return 0
+    held = document["held_out"]
+    click.echo(
+        f"{document['best']['verdict']} ({held['difference']:+.3f} SD, 95 % CI"
+        f" {held['ci_low']:.3f} to {held['ci_high']:.3f}, {held['cases']} cases)"
+    )
+    if document["preset_file"]:
+        click.echo(f"Audits of this project now search with {document['preset_file']}")
     return 0

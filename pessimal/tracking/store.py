@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 AUDITS = "reward-audits"
 COMPARISONS = "reward-comparisons"
-EXPERIMENTS = (AUDITS, COMPARISONS)
+TUNING = "reward-tuning"
+EXPERIMENTS = (AUDITS, COMPARISONS, TUNING)
 
 # Read by MLflow when it is imported or at each call; what the user set stays.
 _SETTINGS = {
