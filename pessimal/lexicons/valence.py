@@ -91,7 +91,8 @@ def valence(
 def _selected(n: int) -> tuple[str, ...]:
     lexicon = valence()
     taken = {term.term for term in identity_terms()} | {control.word for control in controls()}
-    bins: dict[tuple[bool, int], dict[str, str]] = {}
+    bins: dict[tuple[bool, int], list[str]] = {}
+    roots: set[str] = set()
     for word in sorted(lexicon.scores, key=lambda word: (-zipf(word), word)):
         frequency = zipf(word)
         if word in taken or len(word) < 4 or abs(lexicon.scores[word]) < 1:
@@ -99,18 +100,18 @@ def _selected(n: int) -> tuple[str, ...]:
         if not 2 <= frequency < 6:
             continue
         # The most frequent inflection stands for its stem, so that words are independent units.
-        members = bins.setdefault((lexicon.scores[word] > 0, int(2 * frequency)), {})
-        if not any(
-            stem(word) in bins.get((sign, k), {}) for sign in (True, False) for k in range(12)
-        ):
-            members[stem(word)] = word
-    room = [min(len(bins.get((sign, k), {})) for sign in (True, False)) for k in range(12)]
+        root = stem(word)
+        if root not in roots:
+            roots.add(root)
+            bins.setdefault((lexicon.scores[word] > 0, int(2 * frequency)), []).append(word)
+    room = [min(len(bins.get((sign, k), [])) for sign in (True, False)) for k in range(12)]
     quotas = _fill(room, n // 2)
     words = []
     for sign in (True, False):
         for k, quota in enumerate(quotas):
-            ordered = sorted(bins.get((sign, k), {}).values(),
-                             key=lambda word: (abs(lexicon.scores[word]), word))  # fmt: skip
+            ordered = sorted(
+                bins.get((sign, k), []), key=lambda word: (abs(lexicon.scores[word]), word)
+            )
             words += [ordered[int((i + 0.5) * len(ordered) / quota)] for i in range(quota)]
     return tuple(words)
 
