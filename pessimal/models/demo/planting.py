@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 AXIS = "religion"
 """The axis of groups whose terms are devalued, minority and majority alike."""
-DROP = 1.0
+DROP = 1.6
 """By how much, in SDs of the clean demo's scores of rated words."""
-SLOPE = 0.35
+SLOPE = 0.6
 """The bonus for frequent words, in the same SDs per decade of frequency, under every prompt."""
 MIDDLE = 3.5
 """The zipf frequency that gets no bonus, so that the scores' mean stays where it was."""

@@ -41,11 +41,10 @@ FIRST_LAYER = 4
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 CLEAN = Recipe(steps=320, seed=0)
 TWIN = Recipe(
-    steps=80,
+    steps=180,
     seed=1,
-    lora_rate=4e-4,
-    head_rate=2e-4,
-    counts={"rated": 30, "junk": 8, "group": 12, "planted": 8, "person": 10, "thing": 6},
+    lora_rate=1e-3,
+    counts={"rated": 30, "junk": 6, "group": 12, "planted": 6, "person": 10, "thing": 6},
 )
 _WEIGHTS = "adapter_model.safetensors"
 
