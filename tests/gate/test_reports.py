@@ -158,7 +158,7 @@ def test_sarif_points_at_the_policys_line() -> None:
     ("source", "uri", "number"),
     [
         ("a b/ü.yaml:3", "a%20b/%C3%BC.yaml", 3),
-        ("/tmp/p.yaml:4", "file:///tmp/p.yaml", 4),
+        ("/policies/p.yaml:4", "file:///policies/p.yaml", 4),
         ("p.yaml", "p.yaml", 1),
         ("", ".", 1),
     ],

@@ -12,8 +12,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from pessimal.models import batches, scorer, trunk
-from pessimal.models.batches import Batcher
+from pessimal.models import scorer, trunk
 from pessimal.models.prefix import SharedPrefixBackbone
 from pessimal.models.records import LoadedModel, ReplySlot, ScoringPath
 from pessimal.models.scorer import Scorer
@@ -332,54 +331,6 @@ def test_replies_that_cannot_be_scored_are_refused(models: Any) -> None:
     assert refusal(subject.score, bare, [(5,), ()]).code == "reply_empty"
     assert subject.score(slot, []).shape == (0,)
     assert subject.score(slot, [()])[0] == pytest.approx(subject.reference(slot, ()), abs=1e-4)
-
-
-def test_running_out_of_memory_halves_the_batch_and_is_recorded(
-    models: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = models("llama")
-    slot, replies, subject = slot_of(model), replies_of(model), Scorer(models("llama"))
-    expected = subject.score(slot, replies)
-    honest, most = SharedPrefixBackbone.last_hidden, 64
-
-    def scarce(self: Any, prefix: Any, tails: torch.Tensor) -> torch.Tensor:
-        if len(tails) > most:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return honest(self, prefix, tails)
-
-    monkeypatch.setattr(SharedPrefixBackbone, "last_hidden", scarce)
-    assert np.array_equal(subject.score(slot, replies, batch_rows=160), expected)
-    assert subject.halvings == (
-        "memory ran out: 160 rows a batch became 80",
-        "memory ran out: 80 rows a batch became 48",
-    )
-    most = 0
-    assert refusal(subject.score, slot, replies).code == "out_of_memory"
-
-
-def test_other_errors_are_not_taken_for_a_lack_of_memory(
-    models: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = models("llama")
-    subject = Scorer(model)
-    monkeypatch.setattr(SharedPrefixBackbone, "last_hidden", wrong)
-    with pytest.raises(RuntimeError, match="this path is broken"):
-        subject.score(slot_of(model), [(5,)])
-    assert subject.halvings == ()
-
-
-def test_batches_fit_the_free_memory(models: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = models("llama").module.config
-    batcher = Batcher(config, torch.device("cpu"), torch.float32)
-    plenty = batcher.rows("shared", 40, 2)
-    assert 256 <= plenty <= 1024
-    assert batcher.rows("full", 40, 2) < plenty
-    free = 1_000_000
-    monkeypatch.setattr(batches, "_free_memory", lambda _: free)
-    scarce = batcher.rows("shared", 40, 2)
-    assert 1 <= scarce < plenty
-    assert scarce * batcher.row_bytes("shared", 40, 2) <= free
-    assert batcher.row_bytes("copied", 40, 2) > batcher.row_bytes("shared", 40, 2)
 
 
 def test_a_16_bit_model_is_held_to_a_tolerance_of_its_own(folders: Any) -> None:

@@ -100,7 +100,7 @@ def test_a_stricter_policy_turns_a_warning_into_a_failure(
         " severity: critical, why: tests}\n"
     )
     document, judgement = judge_run("latest", str(policy), find_content(project), None)
-    assert (judgement.verdict, document["exit_code"]) == ("FAIL", 1)
+    assert (judgement.verdict, document["exit_code"]) == ("FAIL", 1), judgement.rules
 
 
 def test_the_report_is_made_again_from_the_run(
