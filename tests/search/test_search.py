@@ -12,9 +12,10 @@ import pytest
 
 from pessimal.errors import PessimalError, UsageError
 from pessimal.search import SearchConfig, SearchResult, Settings, Space
+from pessimal.search.peers import SHARING
 from pessimal.search.records import METHODS
 from pessimal.search.run import search
-from tests.search.fakes import FakeModel, additive
+from tests.search.fakes import FakeModel, additive, needle
 
 V = 60
 SPACE = Space(np.arange(V))
@@ -66,6 +67,20 @@ def test_the_optimum_of_a_sum_is_found(method: str) -> None:
         if model.reward((*result.token_ids[:j], token, *result.token_ids[j + 1 :]))
         > result.reward + 1e-5
     ]  # fmt: skip
+
+
+def test_planted_needles_are_found_more_often_than_by_any_baseline() -> None:
+    found = dict.fromkeys(("gcg", "random", "beam", "plain", "fork"), 0)
+    for seed in range(16):
+        target = tuple(np.random.default_rng(1000 + seed).integers(0, 500, 3).tolist())
+        for method in found:
+            model = needle(500, target, seed)
+            model.sharing = SHARING.get(method, "tokens")
+            asked = config(method=method, budget=4000, seed=seed, settings=Settings())
+            result = search(model, asked, Space(np.arange(500)))
+            found[method] += result.token_ids == target
+    ours = found.pop("gcg")
+    assert ours > max(found.values()), (ours, found)
 
 
 def test_the_sweep_is_used_where_it_is_there() -> None:
