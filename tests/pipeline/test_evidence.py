@@ -15,12 +15,14 @@ from xml.etree import ElementTree
 
 import pytest
 
+from pessimal.cli.gate import REPORTS
 from pessimal.errors import PessimalError, UsageError
 from pessimal.pipeline.finished import judge_run, read_reports
 from pessimal.pipeline.run import run_audit
 from pessimal.pipeline.work import AuditRequest
 from pessimal.project import find_content
 from pessimal.tracking import Tracker, find_aliased, hash_file, registered_name
+from tests.cli.runner import call
 from tests.pipeline.conftest import EASY
 
 Document = dict[str, Any]
@@ -288,6 +290,30 @@ def test_only_a_full_pass_under_the_projects_own_policy_earns_the_alias(
     assert gate(whole, str(tight)) == ("FAIL", None)
     assert gate(whole, str(impostor)) == ("PASS", None)  # its name is the project's, its bytes not
     assert gate(whole, "default") == ("PASS", whole)
+    for reference in ("audited", f"{name}@audited"):
+        document, _ = judge_run(audited["run_id"], None, content, None, baseline=reference)
+        assert document["baseline"]["run_id"] == whole
+
+
+def test_the_command_judges_verifies_and_writes_every_report(
+    audited: Document, home: Path, tmp_path: Path, edited: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {name: tmp_path / "new folder" / name for name in REPORTS}
+    flags = [part for name, file in files.items() for part in (f"--{name.replace('_', '-')}", file)]
+    command = ("gate", audited["run_id"][:12], "--project", home, "--verify", "--json")
+    done = call(capsys, *command, *flags)
+    assert (done.code, done.document["verdict"]) == (audited["exit_code"], audited["verdict"])
+    for name, file in files.items():
+        stored = artifact(home, audited, REPORTS[name][0])
+        assert file.read_text(encoding="utf-8") == stored.read_text(encoding="utf-8"), name
+    shown = call(capsys, *command[:-1])
+    assert shown.code == audited["exit_code"]
+    assert max(map(len, shown.out.splitlines()[: len(audited["rules"])])) <= 80
+    report = artifact(home, audited, "report.html")
+    edited(report, report.read_bytes() + b"<!-- -->")
+    done = call(capsys, *command)
+    assert (done.code, done.document["error"]) == (3, "run_changed")
+    assert "report.html" in done.document["message"]
 
 
 def test_the_run_is_tagged(audited: Document, home: Path) -> None:

@@ -129,3 +129,19 @@ def test_other_runs_are_left_alone(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, "-q", "-W", "error")
     assert done.returncode == 0, done.stdout
     assert "1 passed" in done.stdout
+
+
+@pytest.mark.slow
+def test_the_recipe_for_a_projects_own_suite_works(
+    light_audited: Document, light_project: Path, model: Path
+) -> None:
+    page = (Path(__file__).parents[2] / "docs/ci.md").read_text(encoding="utf-8")
+    recipe, test = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+    own = f"@pytest.fixture(scope='session')\ndef trained_model():\n    return {str(model)!r}\n"
+    suite = light_project / "suite"
+    suite.mkdir()
+    # The pipeline that is there, and scores that are: the recipe is the page's.
+    (suite / "conftest.py").write_text(f"{recipe.replace('smoke', 'tiny')}\n\n{own}")
+    (suite / "test_model.py").write_text(test)
+    done = run_pytest(suite, "-q", "test_model.py")
+    assert "1 passed" in done.stdout, done.stdout
