@@ -3,6 +3,7 @@
 PYTHON ?= python3
 RUN ?= latest
 OUT ?= report.html
+TRIALS ?= 30
 # Recipes read these from the environment, so that no value is ever parsed as shell code.
 export MODEL PIPELINE POLICY RUN OUT DATA LAST
 
@@ -12,7 +13,7 @@ FAST := not slow and not browser and not ray
 
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
-.PHONY: help setup audit ui compare gate report test lint bench reproduce demo-model
+.PHONY: help setup audit ui compare gate report tune test lint bench reproduce demo-model
 
 help: ## Show this list
 	@echo "Usage: make TARGET [NAME=value ...]"; echo
@@ -58,6 +59,9 @@ report: $(READY) ## Write a finished run's report: RUN=latest OUT=report.html
 
 ui: $(READY) ## Open MLflow on all runs
 	@$(BIN)/pessimal ui
+
+tune: $(READY) ## Tune the search's settings: MODEL=demo TRIALS=30
+	@$(BIN)/pessimal tune --trials "$$TRIALS" $${MODEL:+--model "$$MODEL"}
 
 test: $(READY) ## Run the tests; under ten minutes on two cores
 	@$(BIN)/python -m pytest -m "$(FAST)"
