@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pessimal.search.log import SearchLog
 from pessimal.search.proposals import changed
 from pessimal.search.records import Ids, SearchConfig, Space
 
@@ -23,8 +24,9 @@ ROUNDING = 1e-5
 
 
 def certify(
-    model: ReplyModel, config: SearchConfig, space: Space, best: Ids, scored: dict[Ids, float]
-) -> dict[str, Any]:
+    model: ReplyModel, config: SearchConfig, space: Space, best: Ids, scored: dict[Ids, float],
+    log: SearchLog,
+) -> dict[str, Any]:  # fmt: skip
     """Check every single change of a reply, and for two tokens as many pairs as are affordable.
 
     Args:
@@ -33,6 +35,7 @@ def certify(
         space: the allowed tokens.
         best: the reply.
         scored: rewards of the replies that the search scored, by ids.
+        log: what an interrupted check of the same reply has left.
 
     Returns:
         ``coordinate_optimal``: no single change is better; ``changes_checked``;
@@ -41,7 +44,7 @@ def certify(
         checked; ``pairs_checked``; ``better``: the best reply found that is better, or None;
         ``forward_tokens``.
     """
-    check = _Checker(model, config, space, best, scored)
+    check = _Checker(model, config, space, best, scored, log)
     for position in range(len(best)):
         check.line(best, position)
     changes = check.checked
@@ -68,9 +71,10 @@ def certify(
 class _Checker:
     def __init__(
         self, model: ReplyModel, config: SearchConfig, space: Space, best: Ids,
-        scored: dict[Ids, float],
+        scored: dict[Ids, float], log: SearchLog,
     ) -> None:  # fmt: skip
         self.model, self.config, self.space, self.best = model, config, space, best
+        self.log = log
         self.rewards = dict(scored)
         self.checked = self.tokens = 0
 
@@ -86,7 +90,12 @@ class _Checker:
             self.checked += len(batch)
             new = [candidate for candidate in batch if candidate not in self.rewards]
             if new:
-                rewards = self.model.score(new, position if shares else 0)
+                shared = position if shares else 0
+                rewards = self.log.scores(
+                    len(new),
+                    lambda new=new, shared=shared: self.model.score(new, shared),  # type: ignore[misc]
+                )
+                self.log.flush(0.0)
                 self.tokens += len(new) * cost
                 self.rewards.update(zip(new, rewards.tolist(), strict=True))
 

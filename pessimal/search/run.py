@@ -85,7 +85,8 @@ def search(
     rewards = {reply: config.sign * value for reply, value in ledger.values.items()}
     certificate = None
     if config.certify:
-        certificate = certify(model, config, space, ledger.best, rewards)
+        log = SearchLog(None if folder is None else folder / "certificate")
+        certificate = certify(model, config, space, ledger.best, rewards, log)
     return SearchResult(
         config=config,
         token_ids=ledger.best,

@@ -224,6 +224,26 @@ def test_the_certificate_is_right(seed: int, budget: int, direction: str) -> Non
         )
 
 
+def test_an_interrupted_certificate_goes_on(tmp_path: Path) -> None:
+    asked = config(length=2, method="coordinate", budget=300, certify=True)
+    whole = search(crossed(40, 1), asked, Space(np.arange(40)))
+    broken = crossed(40, 1)
+    score, limit = broken.score, 700
+
+    def dies(replies: Any, shared: int) -> Any:
+        if len(broken.asked) > limit:
+            raise Killed
+        return score(replies, shared)
+
+    broken.score = dies  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        search(broken, asked, Space(np.arange(40)), folder=tmp_path)
+    rest = crossed(40, 1)
+    resumed = search(rest, asked, Space(np.arange(40)), folder=tmp_path)
+    assert resumed.certificate == whole.certificate
+    assert 0 < len(rest.asked) < 40 * 40 - limit + 40
+
+
 def test_a_certificate_does_not_claim_what_it_did_not_check() -> None:
     result = search(additive(V, 3), config(certify=True), SPACE)
     assert result.certificate is not None
