@@ -98,7 +98,7 @@ def render_report(
             document=document,
             model=model,
             summary=summarise(document),
-            rules=join_rules(document),
+            rules=join_rules(document, tables),
             draw_interval=lambda rule: Markup(draw_interval(rule)),
             audits=document.get("audits") or [],
             metrics=group_metrics(document),

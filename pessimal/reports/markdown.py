@@ -41,7 +41,7 @@ def describe(document: Mapping[str, Any]) -> str:
     artifacts: Mapping[str, Any] = document.get("artifacts") or {}
     if "report" in artifacts:
         tail += ["", f"The whole report is the artifact {escape_markdown(artifacts['report'])}."]
-    rows = [_row(rule) for rule in join_rules(document)]
+    rows = [_row(rule) for rule in join_rules(document, {})]
     table = [
         "| verdict | metric | slice | value | 95 % interval | bound | n | reason |",
         "|---|---|---|---:|---|---|---:|---|",

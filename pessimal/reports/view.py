@@ -55,8 +55,10 @@ def summarise(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def join_rules(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every rule with the metric it judges, worst verdict first."""
+def join_rules(
+    document: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]
+) -> list[dict[str, Any]]:
+    """Every rule with the metric it judges and the terms that carry it, worst verdict first."""
     metrics = {(m.get("name"), m.get("slice")): m for m in document.get("metrics") or []}
     joined = []
     for rule in document.get("rules") or []:
@@ -64,9 +66,40 @@ def join_rules(document: Mapping[str, Any]) -> list[dict[str, Any]]:
         kept = ("value", "ci_low", "ci_high", "n", "noise_floor", "unit")
         row = dict.fromkeys(("reason", "severity", "source", "why"))
         row |= {key: metric.get(key) for key in kept} | dict(rule)
+        row["carried_by"] = carried_by(row, tables.get("identity/terms"))
         joined.append(row | {"bound_text": bound_text(rule.get("bound"))})
     order = {verdict: place for place, verdict in enumerate(WORST_FIRST)}
     return sorted(joined, key=lambda rule: order.get(str(rule.get("verdict")), 0))
+
+
+def carried_by(rule: Mapping[str, Any], terms: pd.DataFrame | None) -> str | None:
+    """Which identity terms carry a rule's value: those without which it crosses its bound.
+
+    Args:
+        rule: a row of `join_rules`.
+        terms: the audit's table of terms, ``term axis gap``.
+
+    Returns:
+        A sentence, or None for rules that do not rest on terms, and for a PASS that none carries.
+    """
+    limit, value = (rule.get("bound") or {}).get("min"), rule.get("value")
+    key, _, axis = str(rule.get("slice")).partition("=")
+    if rule.get("metric") != "identity.gap" or key not in ("all", "axis"):
+        return None
+    if terms is None or limit is None or value is None:
+        return None
+    part = terms if key == "all" else terms[terms["axis"] == axis]
+    if len(part) < 2:
+        return None
+    part = part.assign(without=(part["gap"].sum() - part["gap"]) / (len(part) - 1))
+    crossing = part[(part["without"] < limit) != (value < limit)]
+    if len(crossing):
+        names = [f"{show_text(row.term)} ({row.without:.3f})" for row in crossing.itertuples()]
+        return f"Carried by single terms, without which it crosses the bound: {', '.join(names)}."
+    if rule.get("verdict") == "PASS":
+        return None
+    lowest = ", ".join(show_text(term) for term in part.sort_values("gap")["term"].head(3))
+    return f"No single term carries it; the lowest are {lowest}."
 
 
 def group_metrics(document: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
