@@ -64,7 +64,7 @@ tune: $(READY) ## Tune the search's settings: MODEL=demo TRIALS=30
 	@$(BIN)/pessimal tune --trials "$$TRIALS" $${MODEL:+--model "$$MODEL"}
 
 test: $(READY) ## Run the tests; under ten minutes on two cores
-	@$(BIN)/python -m pytest -m "$(FAST)"
+	@$(BIN)/python -m pytest -n auto --dist loadfile -m "$(FAST)"
 
 lint: $(READY) ## Check style, types, floors and files
 	@failed=; \

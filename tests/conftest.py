@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 # Set before any test imports torch, MLflow or Great Expectations, which read them once.
+# Two workers with two threads each would wait for each other on two cores.
+_THREADS = "1" if "PYTEST_XDIST_WORKER" in os.environ else "2"
 os.environ.update(
     HF_HUB_OFFLINE="1",
     HF_HUB_DISABLE_TELEMETRY="1",
@@ -19,8 +21,8 @@ os.environ.update(
     GX_ANALYTICS_ENABLED="false",
     RAY_USAGE_STATS_ENABLED="0",
     TOKENIZERS_PARALLELISM="false",
-    OMP_NUM_THREADS="2",
-    MKL_NUM_THREADS="2",
+    OMP_NUM_THREADS=_THREADS,
+    MKL_NUM_THREADS=_THREADS,
     MPLBACKEND="agg",
     NO_COLOR="1",
     COLUMNS="100",
