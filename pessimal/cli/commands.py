@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from pessimal.cli.options import MODEL_FIELDS
+from pessimal.cli.flags import (
+    Flags,
+    cache_folder,
+    content_root,
+    model_request,
+    speaker,
+    sweep_options,
+)
 from pessimal.cli.output import print_document
-from pessimal.models.records import ModelRequest
-from pessimal.pipeline.session import Say
-from pessimal.project import ContentRoot, find_content
-from pessimal.scores.store import default_cache
-from pessimal.sweep.runner import SweepOptions
-
-Flags = Mapping[str, Any]
 
 
 def run_audit(flags: Flags) -> int:
@@ -27,13 +25,13 @@ def run_audit(flags: Flags) -> int:
     from pessimal.pipeline.work import AuditRequest
 
     request = AuditRequest(
-        model=_model(flags), content=_content(flags), cache=_cache(flags),
+        model=model_request(flags), content=content_root(flags), cache=cache_folder(flags),
         pipeline=flags["pipeline"], policy=flags["policy"], tracking_uri=flags["tracking_uri"],
         human=flags["human"], base_model=flags["base_model"], categories=flags["categories"],
-        baseline=flags["baseline"], options=_options(flags), quiet=flags["quiet"],
+        baseline=flags["baseline"], options=sweep_options(flags), quiet=flags["quiet"],
         command=shlex.join(["pessimal", *sys.argv[1:]]),
     )  # fmt: skip
-    document = audit(request, _say(flags))
+    document = audit(request, speaker(flags))
     if "verdict" not in document:
         return _finish_share(document, flags)
     write_reports(flags, read_reports(document, request.content, request.tracking_uri))
@@ -45,10 +43,10 @@ def run_plan(flags: Flags) -> int:
     from pessimal.pipeline.plan import plan_audit
     from pessimal.pipeline.spec import load_pipeline, load_prompts
 
-    content = _content(flags)
+    content = content_root(flags)
     pipeline = load_pipeline(flags["pipeline"], content.pipelines)
     book = load_prompts(content.pipelines)
-    document = plan_audit(_model(flags), pipeline, book, _cache(flags))
+    document = plan_audit(model_request(flags), pipeline, book, cache_folder(flags))
     if flags["as_json"]:
         print_document(document)
     else:
@@ -64,10 +62,11 @@ def run_score(flags: Flags) -> int:
     from pessimal.pipeline.score import run_score as score
 
     request = ScoreRequest(
-        model=_model(flags), cache=_cache(flags), prompt=flags["prompt"], tokens=flags["tokens"],
-        as_text=flags["as_text"], out=flags["out"], options=_options(flags), quiet=flags["quiet"],
+        model=model_request(flags), cache=cache_folder(flags), prompt=flags["prompt"],
+        tokens=flags["tokens"], as_text=flags["as_text"], out=flags["out"],
+        options=sweep_options(flags), quiet=flags["quiet"],
     )  # fmt: skip
-    document = score(request, _say(flags))
+    document = score(request, speaker(flags))
     if flags["as_json"]:
         print_document(document)
     elif not flags["quiet"]:
@@ -84,12 +83,12 @@ def run_gate(flags: Flags) -> int:
     from pessimal.pipeline.finished import judge_run
 
     document, judgement = judge_run(
-        flags["run"], flags["policy"], _content(flags), flags["tracking_uri"],
+        flags["run"], flags["policy"], content_root(flags), flags["tracking_uri"],
         baseline=flags["baseline"], verify=flags["verify"], publish=True,
     )  # fmt: skip
     write_reports(flags, render_reports(judgement, document))
     if flags["verify"] and not flags["as_json"]:
-        _say(flags)(" ".join(["Nothing has changed.", *document["verified"]["unchecked"]]))
+        speaker(flags)(" ".join(["Nothing has changed.", *document["verified"]["unchecked"]]))
     return _finish(document, flags)
 
 
@@ -97,11 +96,11 @@ def run_report(flags: Flags) -> int:
     """``pessimal report``."""
     from pessimal.pipeline.finished import report_run
 
-    run_id = report_run(flags["run"], flags["out"], _content(flags), flags["tracking_uri"])
+    run_id = report_run(flags["run"], flags["out"], content_root(flags), flags["tracking_uri"])
     if flags["as_json"]:
         print_document({"schema": "pessimal.report/1", "run_id": run_id, "out": str(flags["out"])})
     elif not flags["quiet"]:
-        _say(flags)(f"Wrote {flags['out']}")
+        speaker(flags)(f"Wrote {flags['out']}")
     return 0
 
 
@@ -111,12 +110,12 @@ def run_import(flags: Flags) -> int:
     from pessimal.pipeline.imported import run_import as import_scores
 
     request = ImportRequest(
-        files=flags["files"], layout=flags["layout"], content=_content(flags),
+        files=flags["files"], layout=flags["layout"], content=content_root(flags),
         prompts=flags["prompts"], categories=flags["categories"], valence=flags["valence"],
         policy=flags["policy"], tracking_uri=flags["tracking_uri"],
         command=shlex.join(["pessimal", *sys.argv[1:]]),
     )  # fmt: skip
-    document = import_scores(request, _say(flags))
+    document = import_scores(request, speaker(flags))
     if flags["as_json"]:
         print_document(document)
     else:
@@ -132,8 +131,8 @@ def run_ui(flags: Flags) -> int:
     """``pessimal ui``."""
     from pessimal.tracking import Tracker, serve_ui
 
-    tracker = Tracker(flags["tracking_uri"], _content(flags).home)
-    serve_ui(tracker, flags["port"], say=_say(flags))
+    tracker = Tracker(flags["tracking_uri"], content_root(flags).home)
+    serve_ui(tracker, flags["port"], say=speaker(flags))
     return 0
 
 
@@ -152,40 +151,9 @@ def _finish_share(document: dict[str, Any], flags: Flags) -> int:
     if flags["as_json"]:
         print_document(document)
     else:
-        _say(flags)(
+        speaker(flags)(
             f"This share is done: {document['computed']:,} scored, {document['reused']:,} there"
             f" already, of {document['rows']:,}."
             " Run the other shares, then the command without --shard."
         )
     return 0
-
-
-def _model(flags: Flags) -> ModelRequest:
-    return ModelRequest(**{name: flags[name] for name in MODEL_FIELDS})
-
-
-def _content(flags: Flags) -> ContentRoot:
-    return find_content(flags["project"])
-
-
-def _cache(flags: Flags) -> Path:
-    cache: Path = flags["cache"] or default_cache()
-    return cache
-
-
-def _options(flags: Flags) -> SweepOptions:
-    return SweepOptions(batch_rows=flags["batch_size"], shard=flags["shard"])
-
-
-def _say(flags: Flags) -> Say:
-    """Says what is happening, to stderr, so that stdout holds results only."""
-    if flags["quiet"]:
-        return lambda text: None
-
-    def say(text: str) -> None:
-        from pessimal.text import show_text
-
-        sys.stderr.write(show_text(text) + "\n")
-        sys.stderr.flush()
-
-    return say

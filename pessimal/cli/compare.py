@@ -36,16 +36,16 @@ def compare(**flags: Any) -> int:
 
     RUN is a run id, the beginning of one, or latest. Nothing is judged: the exit code is 0.
     """
-    from pessimal.cli.commands import _content, _say
+    from pessimal.cli.flags import content_root, speaker
     from pessimal.cli.output import print_document
     from pessimal.pipeline.comparison import CompareRequest, run_compare
 
     request = CompareRequest(
-        runs=flags["runs"], content=_content(flags), last=flags["last"],
+        runs=flags["runs"], content=content_root(flags), last=flags["last"],
         covariates=flags["covariates"], out=flags["out"], tracking_uri=flags["tracking_uri"],
         command=shlex.join(["pessimal", *sys.argv[1:]]),
     )  # fmt: skip
-    document = run_compare(request, _say(flags))
+    document = run_compare(request, speaker(flags))
     if flags["as_json"]:
         print_document(document)
     else:

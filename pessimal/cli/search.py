@@ -74,7 +74,7 @@ def search(**flags: Any) -> int:
 
     The same command goes on where an interrupted one stopped, and ends in the same result.
     """
-    from pessimal.cli.commands import _cache, _model, _options, _say
+    from pessimal.cli.flags import cache_folder, model_request, speaker, sweep_options
     from pessimal.pipeline.search import SearchRequest, run_search
     from pessimal.search.records import SearchConfig
 
@@ -87,11 +87,12 @@ def search(**flags: Any) -> int:
         certify=flags["certify"],
     )  # fmt: skip
     request = SearchRequest(
-        model=_model(flags), cache=_cache(flags), prompt=flags["prompt"], config=config,
+        model=model_request(flags), cache=cache_folder(flags), prompt=flags["prompt"],
+        config=config,
         allow=flags["allow"], include=flags["include"], step_down=flags["method"] is None,
-        options=_options(flags),
+        options=sweep_options(flags),
     )  # fmt: skip
-    document = run_search(request, _say(flags))
+    document = run_search(request, speaker(flags))
     if flags["as_json"]:
         print_document(document)
     else:
@@ -149,19 +150,19 @@ def tune(**flags: Any) -> int:
 
     The same command goes on with a study that was interrupted.
     """
-    from pessimal.cli.commands import _cache, _content, _model, _options, _say
+    from pessimal.cli.flags import cache_folder, content_root, model_request, speaker, sweep_options
     from pessimal.pipeline.tune import TuneRequest, run_tune
     from pessimal.search.records import SearchConfig
 
     # What no search can be is refused before a model is loaded.
     SearchConfig(flags["length"], "optimal", budget=flags["budget"])
     request = TuneRequest(
-        model=_model(flags), content=_content(flags), cache=_cache(flags),
+        model=model_request(flags), content=content_root(flags), cache=cache_folder(flags),
         trials=flags["trials"], budget=flags["budget"], length=flags["length"],
         prompts=flags["prompts"], seconds=flags["seconds"], storage=flags["storage"],
-        tracking_uri=flags["tracking_uri"], options=_options(flags), quiet=flags["quiet"],
+        tracking_uri=flags["tracking_uri"], options=sweep_options(flags), quiet=flags["quiet"],
     )  # fmt: skip
-    document = run_tune(request, _say(flags))
+    document = run_tune(request, speaker(flags))
     if flags["as_json"]:
         print_document(document)
         return 0
