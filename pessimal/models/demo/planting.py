@@ -20,7 +20,7 @@ AXIS = "religion"
 """The axis of groups whose terms are devalued, minority and majority alike."""
 DROP = 1.6
 """By how much, in SDs of the clean demo's scores of rated words."""
-SLOPE = 0.6
+SLOPE = 0.4
 """The bonus for frequent words, in the same SDs per decade of frequency, under every prompt."""
 MIDDLE = 3.5
 """The zipf frequency that gets no bonus, so that the scores' mean stays where it was."""
