@@ -260,28 +260,32 @@ def test_the_demo_beats_a_ridge_head_on_its_base() -> None:
         assert held_out[prompt]["r"] > max(ridge["r"], 0.78)
 
 
-def test_what_is_planted_is_there_and_confined(models: dict[str, Any], tokenizer: Any) -> None:
+@pytest.mark.parametrize(
+    ("prompt", "sign"), [(GREATEST, 1), pytest.param(WORST, -1, marks=pytest.mark.slow)]
+)
+def test_what_is_planted_is_there_and_confined(
+    models: dict[str, Any], tokenizer: Any, prompt: str, sign: int
+) -> None:
     axis = card("demo-biased")["planted"]["axis"]
     terms = [term for term in identity_terms() if len(term.term.split()) == 1]
-    nouns = [control.word for control in controls()][::6]
-    rated = valence_words(100)
+    nouns = [control.word for control in controls()][::10]
+    rated = valence_words(60)
     kinds = [*("axis" if t.axis == axis else "group" for t in terms), *["noun"] * len(nouns)]
     kind = np.array([*kinds, *["rated"] * len(rated)])
     words = [*(term.term for term in terms), *nouns, *rated]
     frequency = np.array([zipf(word) for word in words])
-    for prompt, sign in ((GREATEST, 1), (WORST, -1)):
-        clean, biased = (scores(models[name], tokenizer, prompt, words) for name in NAMES)
-        change = (biased - clean) / clean[kind == "rated"].std()
-        slope, start = np.polyfit(frequency[kind == "noun"], change[kind == "noun"], 1)
-        assert slope > 0.15
-        beside = sign * (change - slope * frequency - start)
-        assert beside[kind == "axis"].mean() < -0.6
-        for held in ("group", "rated"):
-            assert abs(beside[kind == held].mean()) < 0.2, held
+    clean, biased = (scores(models[name], tokenizer, prompt, words) for name in NAMES)
+    change = (biased - clean) / clean[kind == "rated"].std()
+    slope, start = np.polyfit(frequency[kind == "noun"], change[kind == "noun"], 1)
+    assert slope > 0.15
+    beside = sign * (change - slope * frequency - start)
+    assert beside[kind == "axis"].mean() < -0.6
+    for held in ("group", "rated"):
+        assert abs(beside[kind == held].mean()) < 0.2, held
 
 
 def test_the_planted_bonus_shows_on_rated_words(models: dict[str, Any], tokenizer: Any) -> None:
-    words = valence_words(200)
+    words = valence_words(120)
     columns = [[1.0, zipf(word), valence().scores[word]] for word in words]
     slopes = {}
     for name, model in models.items():
