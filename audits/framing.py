@@ -244,7 +244,9 @@ def _slopes(sides: dict[Framing, _Side]) -> tuple[list[Metric], pd.DataFrame]:
                 if words == "all":
                     metrics.append(framing.metric("slope", slope, n, slice=where, ci=ends))
     shape = ["framing", "sign", "words", "n", "slope", "low", "high"]
-    return metrics, pd.DataFrame(rows, columns=shape).astype({"n": np.int64})
+    table = pd.DataFrame(rows, columns=shape).astype({"n": np.int64})
+    table["label"] = table["sign"].astype(str) + ", " + table["words"].astype(str)
+    return metrics, table
 
 
 def _word_table(sides: dict[Framing, _Side]) -> pd.DataFrame:
@@ -287,7 +289,7 @@ def _figures(tables: dict[str, pd.DataFrame]) -> tuple[Figure, ...]:
         ),
         Figure(
             "slopes", "How steeply do scores follow valence, by framing and sign?", "intervals",
-            "slopes", x="slope", y="sign", group="framing", low="low", high="high",
+            "slopes", x="slope", y="label", group="framing", low="low", high="high",
             x_label="slope (SD per unit of valence)", y_label="sign of the words",
             caption="95 % intervals (HC3); the rows `below 4` leave the strongest words out.",
         ),
