@@ -59,9 +59,9 @@ METRICS = (
 def numerics(context: Context) -> AuditResult:
     """Measure coverage, ties and reruns; slice ``all`` is the worst prompt.
 
-    Reruns are made under the first positive and the first negative prompt (bfloat16 under the first
-    of those only), since a numerical fault does not depend on the prompt's words. Without a scorer
-    they are ``insufficient`` with n = 0.
+    Reruns are made under the first positive and the first negative prompt, since a numerical fault
+    does not depend on the prompt's words; those that run whole sequences (padding, bfloat16) under
+    the first of these only. Without a scorer they are ``insufficient`` with n = 0.
     """
     table = context.vocabulary
     assert table is not None
@@ -121,7 +121,7 @@ def _rerun(
         replies = [(int(token),) for token in table["token_id"].to_numpy()[chosen]]
         before, spread = column[chosen], float(column[usable].std())
         kept = table.iloc[chosen][["token_id", "text"]].assign(prompt=prompt, score=before)
-        for variant in get_args(Variant)[: 4 if i == 0 else 3]:
+        for variant in get_args(Variant)[: 4 if i == 0 else 2]:
             assert context.scorer is not None
             after = np.asarray(
                 context.scorer.rescore(prompt, replies, variant=variant), dtype=np.float64
