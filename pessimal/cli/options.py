@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+
+from pessimal.errors import UsageError
+from pessimal.sweep.blocks import parse_shard
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -22,21 +23,10 @@ class Shard(click.ParamType[tuple[int, int]]):
         """Read ``i/N`` into (i, N)."""
         if isinstance(value, tuple):
             return value[0], value[1]
-        match = re.fullmatch(r"(\d+)/(\d+)", str(value))
-        if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        try:
+            return parse_shard(str(value))
+        except UsageError:
             self.fail(f"{value!r} is not a share such as 1/2, with i from 1 to N", param, ctx)
-        return int(match[1]), int(match[2])
-
-
-@dataclass(frozen=True)
-class Common:
-    """What every command's flags say about where things are and how to speak."""
-
-    project: Path | None
-    cache: Path | None
-    tracking_uri: str | None
-    as_json: bool
-    quiet: bool
 
 
 def output_options(command: Command) -> Command:

@@ -144,8 +144,9 @@ def word_lists() -> dict[str, list[str]]:
 
 
 def list_digest(words: Iterable[str]) -> str:
-    """sha256 of a word list: its words in order, each ended by a newline, in UTF-8."""
-    return hashlib.sha256("".join(f"{word}\n" for word in words).encode()).hexdigest()
+    """sha256 of a list of words or prompts, in order, each ended by a newline, in UTF-8."""
+    text = "".join(f"{word}\n" for word in words)
+    return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()
 
 
 @cache

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from pessimal.lexicons import list_digest
 from pessimal.text import show_text
 
 if TYPE_CHECKING:
@@ -261,12 +262,6 @@ def metric_key(metric: Metric) -> str:
     parts = metric.slice.replace("=", ":").split(",")
     text = "/".join([metric.name, *parts])
     return "".join(c if c.isascii() and (c.isalnum() or c in "_-. :/") else "_" for c in text)
-
-
-def list_digest(items: Sequence[str]) -> str:
-    """sha256 of a list of words or prompts, in order: a newline ends each."""
-    text = "".join(f"{item}\n" for item in items)
-    return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()
 
 
 def tag_values(tags: Mapping[str, object]) -> dict[str, str]:
