@@ -39,8 +39,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def request_(model: Path, project: Path, cache: Path) -> AuditRequest:
-    """The request to audit the one in the other."""
+def request_(model: Path, project: Path, tmp_path_factory: pytest.TempPathFactory) -> AuditRequest:
+    """The request to audit the one in the other, with no score known beforehand."""
+    cache = tmp_path_factory.mktemp("own-cache")
     return AuditRequest(
         ModelRequest(str(model)), find_content(project), cache, pipeline="tiny", quiet=True
     )
