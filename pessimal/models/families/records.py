@@ -1,0 +1,91 @@
+"""What a row of the families table says about a kind of reward model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["decoder", "encoder", "remote"]
+Status = Literal["supported", "unverified", "refused"]
+
+
+@dataclass(frozen=True)
+class Golden:
+    """Scores that a model's card or its maintainers publish, to compare with."""
+
+    chosen: float
+    """Score of the better reply of the pair."""
+    rejected: float
+    """Score of the other one."""
+    where: str
+    """How it was scored: class, dtype, attention."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """How one kind of reward model is recognised and read."""
+
+    name: str
+    """Name of the family, as documents show it."""
+    model_types: tuple[str, ...]
+    """The ``model_type`` values of its configs; empty where any does."""
+    kind: Kind
+    """Decoders render a chat template and pool the last token; encoders take a text pair; remote
+    code renders a template and is scored by its own forward only."""
+    backbone: str
+    """Attribute of the model that holds the backbone."""
+    head: str
+    """Attribute path of the one-output head."""
+    layers: str = ""
+    """Attribute path, in the backbone, of its list of layers (decoders)."""
+    norm: str = ""
+    """Attribute, in the backbone, of its final norm (decoders)."""
+    softcap: bool = False
+    """Whether its attention logits must be soft-capped."""
+    status: Status = "supported"
+    """``unverified``: its formula isn't known for certain, so only its own code can score it.
+    ``refused``: it doesn't give one score to one reply."""
+    classes: tuple[str, ...] = ()
+    """Class names, in the config's ``architectures`` or ``auto_map``, that it is recognised by;
+    a stock row has none."""
+    keys: tuple[str, ...] = ()
+    """Weights that a checkpoint of it holds, by which it is told from others of the same class."""
+    own_head: str = ""
+    """Name of the head of `heads` that computes its score; empty for transformers' own class."""
+    pooled: str = "last token"
+    """Which position's hidden state the score is read from."""
+    sign: Literal[1, -1] = 1
+    """-1 where the published number is higher for worse replies; our scores are turned."""
+    template: str = "the tokenizer's own"
+    """Where the text around a prompt and its reply comes from."""
+    bos: str = "once"
+    """How many BOS its inputs begin with."""
+    attention: str = "any"
+    """What its attention must do."""
+    dtype: str = "the checkpoint's"
+    """The dtype that it was published in."""
+    scores: tuple[float, float] | None = None
+    """Lowest and highest score published for it, over thousands of replies."""
+    gradient: bool = True
+    """Whether a search can follow its gradient."""
+    remote_code: bool = False
+    """Whether its repository brings code, which isn't run without the flag."""
+    notes: str = ""
+    """What else a reader should know; for refused rows, what to use instead; for unverified ones,
+    what is missing."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published reward model: facts that hold for this one id, not for its family."""
+
+    id: str
+    """Its hub id."""
+    family: str
+    """Name of its family."""
+    scores: tuple[float, float] | None = None
+    """Lowest and highest score published for it, over thousands of replies."""
+    golden: Golden | None = None
+    """A published pair of scores."""
+    notes: str = ""
+    """What else a reader should know."""
