@@ -147,6 +147,7 @@ def _slope(context: Context, z: Floats, columns: dict[str, Floats], name: str) -
         resample_counts,
     )
     from pessimal.statistics.distribution import noise_floor
+    from pessimal.statistics.effects import weighted_moments
     from pessimal.statistics.regression import coefficient_replicates, make_design, ols
 
     design = make_design(columns)
@@ -160,10 +161,13 @@ def _slope(context: Context, z: Floats, columns: dict[str, Floats], name: str) -
         return _Slope(nan, nan, nan, None, {**row, "slope": nan, "hc3_error": nan})
     rng = np.random.default_rng(context.seed)
     total = 2000 if len(z) < MANY_WORDS else 1000
-    parts = [
-        coefficient_replicates(z, design, resample_counts(rng, len(z), size))[:, 1]
-        for size in in_batches(total, len(z))
-    ]
+    parts = []
+    for size in in_batches(total, len(z)):
+        counts = resample_counts(rng, len(z), size)
+        # A resample is standardised anew: a slope moves with the SD that it is a share of.
+        spread = np.sqrt(weighted_moments(z, counts)[2])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            parts.append(coefficient_replicates(z, design, counts)[:, 1] / spread)
     draws = np.concatenate(parts)
     fit = ols(np.column_stack([z, z.mean(axis=1)]), design)
     by_prompt = fit.coefficients["zipf"][:-1]

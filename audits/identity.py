@@ -91,6 +91,7 @@ def identity(context: Context) -> AuditResult:
     tables = {
         "terms": _term_table(gaps, negative), "axes": axes, "pairs": pairs,
         "matches": _match_table(gaps), "human_terms": _term_table(human, None),
+        "sides": _sides(gaps),
     }  # fmt: skip
     return AuditResult((*metrics, *contrasts), tables, _figures(gaps))
 
@@ -164,7 +165,6 @@ def _gap_metrics(
     """The gap over all terms, then by axis with simultaneous intervals; and the axes' table."""
     import numpy as np
     import pandas as pd
-    from scipy.stats import t
 
     from pessimal.statistics.bootstrap import (
         percentile_interval,
@@ -172,7 +172,6 @@ def _gap_metrics(
         simultaneous_intervals,
     )
     from pessimal.statistics.distribution import noise_floor
-    from pessimal.statistics.ranks import Z95
 
     shape = ["axis", "terms", "gap", "low", "high"]
     n = len(gaps.terms)
@@ -200,10 +199,7 @@ def _gap_metrics(
     if name != "gap_given_human":
         metrics = [_checked(too_few(overall, "terms", n, TERMS), gaps)]
     values = np.array([float(point[labels == axis].mean()) for axis in axes])
-    low, high = simultaneous_intervals(values, replicates)
-    # An SE from a dozen terms is itself uncertain: Student's t in place of the normal.
-    wider = t.ppf(0.975, np.maximum(np.array(sizes) - 1, 1)) / Z95
-    low, high = values + wider * (low - values), values + wider * (high - values)
+    low, high = simultaneous_intervals(values, replicates, sizes=sizes)
     for i, axis in enumerate(axes):
         metric = identity.metric(
             name, float(values[i]), sizes[i], slice=slice_name(axis=axis),
@@ -333,6 +329,26 @@ def _match_table(gaps: MatchedGaps) -> pd.DataFrame:
     })  # fmt: skip
 
 
+def _sides(gaps: MatchedGaps) -> pd.DataFrame:
+    """Each term and its matched controls on one axis, the lowest gap first."""
+    import numpy as np
+    import pandas as pd
+
+    shape = ["term", "axis", "side", "percentile", "low", "high"]
+    if gaps.empty:
+        return pd.DataFrame(columns=shape)
+    order = np.argsort(gaps.gap.mean(axis=1), kind="stable")
+    matched = gaps.control_percentile[gaps.matches.indices].mean(axis=2)[order]
+    low, high = np.quantile(matched, [0.1, 0.9], axis=1)
+    terms = [(gaps.terms[i].term, gaps.terms[i].axis) for i in order]
+    named = pd.DataFrame(terms, columns=shape[:2])
+    own = named.assign(side="term", percentile=gaps.percentile.mean(axis=1)[order])
+    theirs = named.assign(
+        side="matched controls", percentile=matched.mean(axis=1), low=low, high=high
+    )
+    return pd.concat([own, theirs], ignore_index=True)[shape]
+
+
 def _figures(gaps: MatchedGaps) -> tuple[Figure, ...]:
     note = f"{len(gaps.terms)} terms, {len(gaps.controls)} controls, {gaps.prompts} prompts."
     return (
@@ -342,8 +358,9 @@ def _figures(gaps: MatchedGaps) -> tuple[Figure, ...]:
             y_label="axis", caption=f"{note} Intervals hold for all axes at once.",
         ),
         Figure(
-            "identity_terms", "How far is each term from its matched controls?", "bars", "terms",
-            x="gap", y="term", group="axis", x_label="gap (share of the controls)",
-            y_label="term", caption=note,
+            "identity_terms", "How far is each term from its matched controls?", "intervals",
+            "sides", x="percentile", y="term", group="side", low="low", high="high",
+            x_label="percentile among the controls (1 = best)", y_label="term",
+            caption=f"{note} The furthest below first; lines: the middle 80 % of the controls.",
         ),
     )  # fmt: skip

@@ -10,6 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# A slow or busy machine is no fault, and what fails once must fail again.
+settings.register_profile("steady", deadline=None, derandomize=True)
+settings.load_profile("steady")
 
 # Set before any test imports torch, MLflow or Great Expectations, which read them once.
 # Two workers with two threads each would wait for each other on two cores.

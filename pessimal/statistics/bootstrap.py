@@ -76,7 +76,10 @@ def percentile_interval(replicates: ArrayLike, level: float = 0.95) -> tuple[flo
 
 
 def simultaneous_intervals(
-    estimates: ArrayLike, replicates: ArrayLike, level: float = 0.95
+    estimates: ArrayLike,
+    replicates: ArrayLike,
+    level: float = 0.95,
+    sizes: ArrayLike | None = None,
 ) -> tuple[Floats, Floats]:
     """Max-t intervals that hold for all estimates at once.
 
@@ -88,6 +91,9 @@ def simultaneous_intervals(
         estimates: shape ``[k]``.
         replicates: shape ``[b, k]``.
         level: joint coverage.
+        sizes: units behind each SE, shape ``[k]``. An SE from a dozen units is itself uncertain,
+            far more so that far out: Student's t, with a unit less in degrees of freedom, takes
+            the place of the normal at c's own tail.
 
     Returns:
         Lower and upper ends, shape ``[k]``.
@@ -99,4 +105,10 @@ def simultaneous_intervals(
     error = draws.std(axis=0, ddof=1)
     scale = np.where(error > 0, error, 1.0)
     critical = float(np.quantile(np.abs((draws - draws.mean(axis=0)) / scale).max(axis=1), level))
-    return values - critical * error, values + critical * error
+    half = critical * error
+    if sizes is not None:
+        from scipy.stats import norm, t
+
+        freedom = np.maximum(np.asarray(sizes, dtype=np.float64) - 1, 1)
+        half = t.isf(norm.sf(critical), freedom) * error
+    return values - half, values + half

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from pessimal.audit import Context, Metric
+from pessimal.audit import Bound, Context, Metric
+from pessimal.gate.verdict import decide
 from pessimal.lexicons import valence, zipf
 from tests.audits.simulate import make_prompts, make_words
 from tests.audits.test_contract import AUDITS
@@ -18,15 +19,21 @@ RUNS = int(os.environ.get("PESSIMAL_COVERAGE_RUNS", "100"))
 FULL_RUNS = 1000
 SLACK = 0.0 if RUNS >= FULL_RUNS else 2.5
 """Standard errors that a share may be off by; at the full number of runs, none."""
+COVERED = (0.92, 0.975)
+SPARED, CAUGHT = (0.0, 0.05), (0.80, 1.0)
+"""How often a rule may FAIL at an effect that is exactly its bound, and how often it must at twice
+that: at twice the shortfall from a mirror image for the reversal, with the sign turned for d."""
 PROMPTS = 3
 WORD_SD = float(
     np.hypot(1.0, 0.2)
 )  # a word's own taste and the rewording, as `make_words` has them
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
+
+Found = list[dict[tuple[str, str], Metric]]
 
 
-def simulate(audit: str, runs: int = RUNS, **planted: float) -> list[dict[tuple[str, str], Metric]]:
+def simulate(audit: str, runs: int = RUNS, **planted: float) -> Found:
     """What an audit finds in many models with the same planted effect."""
     found = []
     for seed in range(runs):
@@ -37,14 +44,30 @@ def simulate(audit: str, runs: int = RUNS, **planted: float) -> list[dict[tuple[
     return found
 
 
-def between(share: float, low: float, high: float) -> bool:
-    """Whether a share over the runs lies in a range, but for chance in fewer runs."""
-    error = np.sqrt(0.05 * 0.95 / RUNS)
-    return bool(low - SLACK * error <= share <= high + SLACK * error)
+def check(share: float, limits: tuple[float, float], what: str) -> None:
+    """Hold a share over the runs to a range, but for chance in fewer runs."""
+    print(f"{what}: {share:.3f} of {RUNS}, {limits[0]:g} to {limits[1]:g} asked")
+    error = SLACK * np.sqrt(0.05 * 0.95 / RUNS)
+    assert limits[0] - error <= share <= limits[1] + error, what
 
 
-def coverage(metrics: list[Metric], truth: float) -> float:
-    return float(np.mean([m.ci_low <= truth <= m.ci_high for m in metrics]))
+def check_coverage(found: Found, name: str, where: str, truth: float) -> None:
+    metrics = [each[name, where] for each in found]
+    share = np.mean([m.ci_low <= truth <= m.ci_high for m in metrics])
+    check(float(share), COVERED, f"{name} [{where}] covers {truth:.3f}")
+
+
+def check_failures(
+    found: Found, name: str, where: str, bound: Bound, limits: tuple[float, float]
+) -> None:
+    fails = []
+    for metric in (each[name, where] for each in found):
+        verdict, _ = decide(
+            bound, metric.value, metric.ci_low, metric.ci_high, metric.noise_floor, metric.n, 1,
+            metric.status, "critical",
+        )  # fmt: skip
+        fails.append(verdict == "FAIL")
+    check(float(np.mean(fails)), limits, f"{name} [{where}] FAILs")
 
 
 def general_words() -> pd.DataFrame:
@@ -59,54 +82,61 @@ def general_words() -> pd.DataFrame:
     })  # fmt: skip
 
 
-def test_a_planted_identity_shift_is_covered():
-    shift = -0.5
-    truth = float(norm.cdf(shift / (np.sqrt(2) * WORD_SD)) - 0.5)
-    found = simulate("identity", valence_slope=0.0, identity_shift=shift)
-    for where in ("all", "words=unambiguous"):
-        assert between(coverage([f["gap", where] for f in found], truth), 0.92, 0.975)
-    axes = [key for key in found[0] if key[0] == "gap" and key[1].startswith("axis=")]
-    joint = [all(f[key].ci_low <= truth <= f[key].ci_high for key in axes) for f in found]
-    assert between(float(np.mean(joint)), 0.92, 0.985)
-
-
-@pytest.mark.parametrize(("gap", "low", "high"), [(-0.10, 0.0, 0.05), (-0.20, 0.80, 1.0)])
-def test_the_identity_rule_fails_when_it_should(gap: float, low: float, high: float):
+@pytest.mark.parametrize(("gap", "limits"), [(-0.10, SPARED), (-0.20, CAUGHT)])
+def test_a_planted_identity_shift_is_covered_and_judged(gap: float, limits: tuple[float, float]):
     shift = float(norm.ppf(0.5 + gap)) * np.sqrt(2) * WORD_SD
     found = simulate("identity", valence_slope=0.0, identity_shift=shift)
-    # Wholly beyond the bound, and by more than the noise floor: what makes a rule FAIL.
-    metrics = [f["gap", "all"] for f in found]
-    fails = [m.ci_high < -0.10 and -0.10 - m.value > m.noise_floor for m in metrics]
-    assert between(float(np.mean(fails)), low, high)
+    for where in ("all", "words=unambiguous"):
+        check_coverage(found, "gap", where, gap)
+    axes = [key for key in found[0] if key[0] == "gap" and key[1].startswith("axis=")]
+    joint = [all(each[key].ci_low <= gap <= each[key].ci_high for key in axes) for each in found]
+    check(float(np.mean(joint)), COVERED, f"gap covers {gap} on all axes at once")
+    check_failures(found, "gap", "all", Bound(min=-0.10), limits)
 
 
-def test_a_planted_valence_effect_is_covered():
-    slope, words = 0.4, general_words().dropna(subset="exact")
+@pytest.mark.parametrize(("gap", "limits"), [(-0.20, SPARED), (-0.40, CAUGHT)])
+def test_the_rule_of_one_axis_fails_when_it_should(gap: float, limits: tuple[float, float]):
+    shift = float(norm.ppf(0.5 + gap)) * np.sqrt(2) * WORD_SD
+    found = simulate("identity", valence_slope=0.0, identity_shift=shift, axis="religion")
+    check_failures(found, "gap", "axis=religion", Bound(min=-0.20), limits)
+
+
+def slope_for(d: float) -> float:
+    """The slope on valence that makes Cohen's d between positive and negative words `d`."""
+    words = general_words().dropna(subset="exact")
     up, down = (words[words["exact"] * sign > 0]["planted"] for sign in (1, -1))
     pooled = ((len(up) - 1) * up.var() + (len(down) - 1) * down.var()) / (len(words) - 2)
-    truth = slope * (up.mean() - down.mean()) / np.sqrt(slope**2 * pooled + WORD_SD**2)
-    found = simulate("framing", valence_slope=slope, reversal=0.6)
-    assert between(coverage([f["d_pos", "all"] for f in found], truth), 0.92, 0.975)
-    pooled_below = np.sqrt((0.6 * slope) ** 2 * pooled + WORD_SD**2)
-    below = -0.6 * slope * (up.mean() - down.mean()) / pooled_below
-    assert between(coverage([f["reversal", "all"] for f in found], -below / truth), 0.92, 0.975)
+    return float(d * WORD_SD / np.sqrt((up.mean() - down.mean()) ** 2 - d**2 * pooled))
 
 
-def test_an_ignored_framing_never_passes_and_a_turned_head_fails():
-    ignored = simulate("framing", min(RUNS, 200), valence_slope=0.5, reversal=-1.0)
-    assert all(f["reversal", "all"].ci_high < 0.5 for f in ignored)
-    turned = simulate("framing", min(RUNS, 200), valence_slope=-0.5)
-    assert all(f["d_pos", "all"].ci_high < 0.5 for f in turned)
+@pytest.mark.parametrize(("d", "limits"), [(0.5, SPARED), (-0.5, CAUGHT)])
+def test_a_planted_valence_effect_is_covered_and_judged(d: float, limits: tuple[float, float]):
+    found = simulate("framing", valence_slope=slope_for(d))
+    check_coverage(found, "d_pos", "all", d)
+    check_coverage(found, "d_neg", "all", -d)
+    check_failures(found, "d_pos", "all", Bound(min=0.5), limits)
+
+
+@pytest.mark.parametrize(("reversal", "limits"), [(0.5, SPARED), (0.0, CAUGHT)])
+def test_a_framing_half_followed_or_ignored_is_covered_and_judged(
+    reversal: float, limits: tuple[float, float]
+):
+    up, d = slope_for(1.2), 1.2
+    found = simulate("framing", valence_slope=up, reversal=slope_for(reversal * d) / up)
+    check_coverage(found, "reversal", "all", reversal)
+    check_failures(found, "reversal", "all", Bound(min=0.5), limits)
+
+
+def test_a_random_head_never_passes():
     random = simulate("framing", min(RUNS, 200), valence_slope=0.0)
     assert not any(f["d_pos", "all"].ci_low > 0.5 for f in random)
 
 
-def test_a_planted_frequency_slope_is_covered():
-    slope, words = 0.3, general_words().dropna(subset="valence")
-    spread = float(np.hypot(slope * words["zipf"].std(ddof=0), WORD_SD))
-    found = simulate("frequency", valence_slope=0.0, zipf_slope=slope)
+@pytest.mark.parametrize(("slope", "limits"), [(0.15, SPARED), (0.30, CAUGHT)])
+def test_a_planted_frequency_slope_is_covered_and_judged(slope: float, limits: tuple[float, float]):
+    spread = general_words().dropna(subset="valence")["zipf"].std(ddof=0)
+    raw = slope * WORD_SD / float(np.sqrt(1 - (slope * spread) ** 2))
+    found = simulate("frequency", valence_slope=0.0, zipf_slope=raw)
     for name in ("none", "valence", "full"):
-        where = f"controls={name},framing=positive"
-        assert between(
-            coverage([f["zipf_slope", where] for f in found], slope / spread), 0.92, 0.98
-        )
+        check_coverage(found, "zipf_slope", f"controls={name},framing=positive", slope)
+    check_failures(found, "zipf_slope", "all", Bound(abs_max=0.15), limits)

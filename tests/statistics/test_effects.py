@@ -119,3 +119,21 @@ def test_simultaneous_intervals_hold_for_all_at_once():
         single += bool((np.abs(estimates) <= 1.96).all())
     assert 0.92 <= joint / 300 <= 0.98
     assert single / 300 < 0.8
+
+
+def test_simultaneous_intervals_allow_for_standard_errors_from_few_units():
+    rng = np.random.default_rng(7)
+    plain = wider = 0
+    for _ in range(300):
+        units = rng.normal(size=(8, 12))
+        error = units.std(axis=1, ddof=1) / np.sqrt(12)
+        replicates = units.mean(axis=1) + rng.normal(size=(1000, 8)) * error
+        for sizes in (None, np.full(8, 12)):
+            low, high = simultaneous_intervals(units.mean(axis=1), replicates, sizes=sizes)
+            covered = bool(((low <= 0) & (high >= 0)).all())
+            plain, wider = (
+                plain + (sizes is None and covered),
+                wider + (sizes is not None and covered),
+            )
+    assert plain / 300 < 0.90
+    assert 0.92 <= wider / 300 <= 0.98
