@@ -123,9 +123,10 @@ def _rerun(
         kept = table.iloc[chosen][["token_id", "text"]].assign(prompt=prompt, score=before)
         for variant in get_args(Variant)[: 4 if i == 0 else 2]:
             assert context.scorer is not None
-            after = np.asarray(
-                context.scorer.rescore(prompt, replies, variant=variant), dtype=np.float64
-            )
+            again = context.scorer.rescore(prompt, replies, variant=variant)
+            if again is None:  # an endpoint, for one, has no bfloat16 forward of its own
+                continue
+            after = np.asarray(again, dtype=np.float64)
             kept[variant] = after
             runs.append(
                 {"prompt": prompt, "variant": variant, **_compare(before, after, spread, rng)}

@@ -35,7 +35,7 @@ class AuditScorer(Protocol):
         replies: Sequence[Sequence[int]],
         *,
         variant: Literal["batch", "order", "padding", "bfloat16"],
-    ) -> NDArray[np.float32]:
+    ) -> NDArray[np.float32] | None:
         """Score `replies` (token ids) under the prompt with this id, with one thing changed.
 
         Args:
@@ -45,7 +45,8 @@ class AuditScorer(Protocol):
                 model's own batched forward with padding, ``bfloat16`` a true bfloat16 forward.
 
         Returns:
-            float32 scores, shape ``[len(replies)]``, in the order of `replies`.
+            float32 scores, shape ``[len(replies)]``, in the order of `replies`; None where the
+            model can't be asked in that way.
         """
         ...
 

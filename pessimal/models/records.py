@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -71,8 +72,9 @@ class ReplySlot:
 class ModelHashes:
     """sha256 of everything that a score depends on."""
 
-    weights: str
-    """Every weight file, by name and bytes; a base's under an adapter as well."""
+    weights: str | None
+    """Every weight file, by name and bytes; a base's under an adapter as well. None where the
+    weights aren't here."""
     adapter: str | None
     """The adapter's weights and config, or None."""
     head: str
@@ -83,6 +85,8 @@ class ModelHashes:
     """The tokenizer's files."""
     template: str
     """The chat template's text (empty for text pairs)."""
+    settings: str | None = None
+    """What else its kind of score depends on: a reference model, an endpoint..., or None."""
 
     def items(self) -> dict[str, str]:
         """The hashes by name, without those that are None."""
@@ -128,18 +132,16 @@ class ModelSource:
     """What is passed to the template beside messages, e.g. a pinned ``date_string``."""
     notes: tuple[str, ...] = ()
     """What a reader should know about how it was read, e.g. a pinned date."""
+    parts: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
+    """Further files that a score depends on, by the name of the part that they make."""
 
 
 @dataclass
-class LoadedModel:
-    """A reward model in memory, verified: its head is the checkpoint's, its template is stable."""
+class OpenModel:
+    """A reward model that can be scored, wherever its weights are."""
 
     source: ModelSource
     """What was found before loading."""
-    module: PreTrainedModel
-    """The model: eval mode, no gradients, on its device."""
-    head: torch.nn.Module
-    """The one-output head; takes hidden states. For remote code, the whole model."""
     hashes: ModelHashes
     """sha256 of its parts."""
 
@@ -177,3 +179,13 @@ class LoadedModel:
     def notes(self) -> tuple[str, ...]:
         """What a reader should know about how it was loaded."""
         return self.source.notes
+
+
+@dataclass
+class LoadedModel(OpenModel):
+    """A reward model in memory, verified: its head is the checkpoint's, its template is stable."""
+
+    module: PreTrainedModel
+    """The model: eval mode, no gradients, on its device."""
+    head: torch.nn.Module
+    """The one-output head; takes hidden states. For remote code, the whole model."""

@@ -13,6 +13,7 @@ from torch import Tensor
 from pessimal.errors import UsageError
 from pessimal.models import trunk
 from pessimal.models.batches import CPU_TOKENS, ROW_STEP, equal_lengths
+from pessimal.models.protocol import ReplyScorer
 from pessimal.models.records import ReplySlot
 from pessimal.models.scorer import Scorer
 
@@ -29,13 +30,13 @@ class RescoringScorer:
         slots: the reply slot of each prompt id.
     """
 
-    def __init__(self, scorer: Scorer, slots: Mapping[str, ReplySlot]) -> None:
+    def __init__(self, scorer: ReplyScorer, slots: Mapping[str, ReplySlot]) -> None:
         self._scorer = scorer
         self._slots = slots
 
     def rescore(
         self, prompt: str, replies: Sequence[Sequence[int]], *, variant: Variant
-    ) -> NDArray[np.float32]:
+    ) -> NDArray[np.float32] | None:
         """Score replies under a prompt with one thing changed.
 
         Args:
@@ -46,7 +47,8 @@ class RescoringScorer:
                 own forward with its parameters in bfloat16.
 
         Returns:
-            float32 scores, shape ``[len(replies)]``, in the order of `replies`.
+            float32 scores, shape ``[len(replies)]``, in the order of `replies`; None for
+            ``padding`` and ``bfloat16`` where there is no single forward of the model's own.
 
         Raises:
             UsageError: ``unknown_prompt`` or ``unknown_variant``.
@@ -66,19 +68,20 @@ class RescoringScorer:
             )
         slot = self._slots[prompt]
         if variant == "batch":
-            usual = self._scorer.batcher.rows(
-                self._scorer.path, len(slot.prefix_ids), 1 + len(slot.suffix_ids)
-            )
+            usual = self._scorer.rows(slot, 1)
             return self._scorer.score(slot, replies, batch_rows=max(ROW_STEP, usual // 3))
         if variant == "order":
             return self._scorer.score(slot, replies[::-1])[::-1].copy()
+        if not isinstance(self._scorer, Scorer):
+            return None
         if variant == "padding":
-            return self._padded(slot, replies)
-        return self._in_bfloat16(slot, replies)
+            return self._padded(self._scorer, slot, replies)
+        return self._in_bfloat16(self._scorer, slot, replies)
 
     @torch.inference_mode()
-    def _padded(self, slot: ReplySlot, replies: Sequence[Sequence[int]]) -> NDArray[np.float32]:
-        scorer = self._scorer
+    def _padded(
+        self, scorer: Scorer, slot: ReplySlot, replies: Sequence[Sequence[int]]
+    ) -> NDArray[np.float32]:
         sequences = [(*slot.prefix_ids, *reply, *slot.suffix_ids) for reply in replies]
         if not sequences:
             return np.empty(0, np.float32)
@@ -90,16 +93,15 @@ class RescoringScorer:
             mask[row, : len(sequence)] = 1
         rows = max(ROW_STEP, CPU_TOKENS // width)
         found = [
-            self._padded_batch(slot, ids[start : start + rows], mask[start : start + rows])
+            self._padded_batch(scorer, slot, ids[start : start + rows], mask[start : start + rows])
             for start in range(0, len(ids), rows)
         ]
         scores: NDArray[np.float32] = torch.cat(found).cpu().numpy()
         return scores
 
     def _padded_batch(
-        self, slot: ReplySlot, ids: NDArray[np.int64], mask: NDArray[np.int64]
+        self, scorer: Scorer, slot: ReplySlot, ids: NDArray[np.int64], mask: NDArray[np.int64]
     ) -> Tensor:
-        scorer = self._scorer
         given, seen = scorer.batcher.to_device(ids), scorer.batcher.to_device(mask)
         if scorer.pad is not None or scorer.pool is None:
             return scorer.own_forward(slot, given, seen)
@@ -111,9 +113,8 @@ class RescoringScorer:
 
     @torch.inference_mode()
     def _in_bfloat16(
-        self, slot: ReplySlot, replies: Sequence[Sequence[int]]
+        self, scorer: Scorer, slot: ReplySlot, replies: Sequence[Sequence[int]]
     ) -> NDArray[np.float32]:
-        scorer = self._scorer
         module = trunk.skeleton(scorer.model.module, torch.bfloat16)
         sequences = [(*slot.prefix_ids, *reply, *slot.suffix_ids) for reply in replies]
         scores = np.empty(len(sequences), np.float32)

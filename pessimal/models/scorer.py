@@ -17,10 +17,12 @@ from torch import Tensor
 from pessimal.errors import PessimalError
 from pessimal.models import trunk
 from pessimal.models.batches import Batcher, equal_lengths
+from pessimal.models.document import model_document
 from pessimal.models.prefix import SharedPrefixBackbone
 from pessimal.models.records import LoadedModel, ReplySlot, ScoringPath
 from pessimal.models.selftest import SelfTest, run_self_test
 from pessimal.models.slot import position_limit
+from pessimal.models.vocabulary import identical_rows
 
 Scores = NDArray[np.float32]
 Ids = Sequence[int]
@@ -48,7 +50,7 @@ class Scorer:
     """
 
     def __init__(self, model: LoadedModel, path: ScoringPath | None = None) -> None:
-        self.model = model
+        self.model: LoadedModel = model
         weight: Any = model.module.get_input_embeddings().weight
         self.dtype: torch.dtype = weight.dtype
         config: Any = model.module.config.get_text_config()
@@ -77,6 +79,41 @@ class Scorer:
         self.path: ScoringPath = path
         self._backbone: Any = None
         self._prefixes: OrderedDict[tuple[int, ...], Any] = OrderedDict()
+
+    @property
+    def gradient(self) -> bool:
+        """Whether a search may ask for gradients."""
+        return self.model.family.gradient
+
+    @property
+    def device_type(self) -> str:
+        """``cpu``, ``cuda``..."""
+        return self.batcher.device.type
+
+    @property
+    def core(self) -> str:
+        """See `core_sha256`."""
+        return core_sha256()
+
+    def rows(self, slot: ReplySlot, length: int) -> int:
+        """Replies of `length` ids that are scored together where nothing else is asked for."""
+        prefix, tail = len(slot.prefix_ids), length + len(slot.suffix_ids)
+        return self.batcher.rows(self.path, prefix, tail)
+
+    def duplicates(self) -> dict[int, int]:
+        """Ids whose embedding row is identical to that of a smaller id, with that id."""
+        return identical_rows(self.model)
+
+    def document(self, slot: ReplySlot, test: SelfTest) -> dict[str, Any]:
+        """The ``model`` object of documents, with `slot` as its example."""
+        document = model_document(
+            self.model,
+            slot,
+            path=self.path,
+            self_test_max_difference=test.max_difference_sd,
+        )
+        steps = [f"stepped down from the faster path {step}" for step in test.steps]
+        return document | {"notes": [*document["notes"], *steps]}
 
     @property
     def halvings(self) -> tuple[str, ...]:

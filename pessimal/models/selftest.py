@@ -40,6 +40,13 @@ class SelfTest:
     """What `max_difference_sd` was held to."""
     steps: tuple[str, ...] = ()
     """Why each faster path was given up; empty when the first one passed."""
+    compared_with: str = "the model's own forward"
+    """What the scores were set beside."""
+
+    @property
+    def subject(self) -> str:
+        """What was tested, as a sentence begins."""
+        return f"The {self.path} path"
 
 
 def run_self_test(

@@ -223,8 +223,8 @@ def _share_document(tables: Tables) -> dict[str, Any]:
 def _key(session: Session, work: Work, base: BaseLogprobs | None, baseline: Baseline | None) -> str:
     """What makes two runs the same work, so that one can go on with what the other left."""
     parts = {
-        "model": session.loaded.hashes.items(),
-        "request": asdict(session.loaded.request),
+        "model": session.model.hashes.items(),
+        "request": asdict(session.model.request),
         "pipeline": work.pipeline.model_dump(),
         "policy": work.policy.sha256,
         "prompts": [prompt.text for prompt in work.prompts.values()],

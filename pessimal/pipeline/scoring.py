@@ -128,7 +128,7 @@ def score_as_text(
         for prompt in prompts:
             slot = session.slot(prompt)
             found = as_text(
-                session.scorer, session.loaded.hashes, slot, frame["token_id"].tolist(),
+                session.scorer, session.model.hashes, slot, frame["token_id"].tolist(),
                 frame["text"].tolist(), frame["kind"].tolist(),
                 lambda text, slot=slot: encode_as_text(session.source, slot.prompt, text),  # type: ignore[misc]
                 session.store, prompt_id=prompt.id, options=options,
@@ -165,7 +165,7 @@ def _sweep(
             if isinstance(options.progress, SweepProgress):
                 options.progress.label = f"{label}: {prompt.id}"
             result = sweep(
-                session.scorer, session.loaded.hashes, session.slot(prompt), replies,
+                session.scorer, session.model.hashes, session.slot(prompt), replies,
                 session.store, prompt_id=prompt.id, duplicates=session.duplicates, options=options,
             )  # fmt: skip
             scores[prompt.id] = result.scores

@@ -107,12 +107,12 @@ def search_prompt(
         PessimalError: ``reply_too_long``: prompt and reply don't fit the model; what searching
             refuses.
     """
-    from pessimal.search.model import TorchReplyModel
+    from pessimal.search.model import reply_model
     from pessimal.search.peers import SHARING
     from pessimal.search.run import search
 
     _check_room(session, slot, config.length)
-    model = TorchReplyModel(session.scorer, slot, space.allowed, SHARING.get(config.method))
+    model = reply_model(session.scorer, slot, space.allowed, SHARING.get(config.method))
     return search(
         model, config, space, folder=cache / "searches" / _key(session, slot, config, space),
         progress=None if say is None else _progress(session, config, say), step_down=step_down,
@@ -218,7 +218,7 @@ def _progress(session: Session, config: SearchConfig, say: Say) -> Callable[[Poi
 
 def _key(session: Session, slot: ReplySlot, config: SearchConfig, space: Space) -> str:
     """sha256 of all that the answers of a search's model depend on, and the questions."""
-    context = block_context(session.scorer, session.loaded.hashes, slot, "ids")
+    context = block_context(session.scorer, session.model.hashes, slot, "ids")
     asked = {name: value for name, value in asdict(config).items() if name != "certify"}
     arrays = hashlib.sha256(space.allowed.tobytes())
     if space.singles is not None:

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pessimal.audit import Prompt
-from pessimal.models.records import LoadedModel, ModelRequest, ModelSource, ReplySlot
+from pessimal.models.records import ModelRequest, ModelSource, OpenModel, ReplySlot
 from pessimal.sweep.runner import SweepOptions
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pessimal.models.scorer import Scorer
+    from pessimal.models.protocol import ReplyScorer
     from pessimal.models.selftest import SelfTest
     from pessimal.models.vocabulary import Vocabulary
     from pessimal.scores.kinds import Kind
@@ -40,10 +40,8 @@ def sample_places(size: int, tokens: Literal["all"] | int) -> NDArray[np.int64]:
 class Session:
     """One model, ready to score."""
 
-    loaded: LoadedModel
-    """The model."""
-    scorer: Scorer
-    """Its scorer, on the path that passed the self-test."""
+    scorer: ReplyScorer
+    """The model's scorer, on the path that passed the self-test."""
     test: SelfTest
     """How that path compared with the model's own forward."""
     store: BlockStore
@@ -54,9 +52,14 @@ class Session:
     """Reply slots by prompt id, as far as they were needed."""
 
     @property
+    def model(self) -> OpenModel:
+        """What is known of the model."""
+        return self.scorer.model
+
+    @property
     def source(self) -> ModelSource:
         """The model without its weights."""
-        return self.loaded.source
+        return self.model.source
 
     def slot(self, prompt: Prompt) -> ReplySlot:
         """The prompt's reply slot, found once."""
@@ -76,9 +79,7 @@ class Session:
     @cached_property
     def duplicates(self) -> dict[int, int]:
         """Ids whose embedding row is identical to that of a smaller id, with that id."""
-        from pessimal.models.vocabulary import identical_rows
-
-        return identical_rows(self.loaded)
+        return self.scorer.duplicates()
 
     @cached_property
     def kinds(self) -> list[Kind]:
@@ -137,15 +138,7 @@ class Session:
 
     def document(self) -> dict[str, Any]:
         """The ``model`` object of documents; the first prompt's slot is its example."""
-        from pessimal.models.document import model_document
-
-        example = next(iter(self.slots.values()))
-        document = model_document(
-            self.loaded, example, path=self.scorer.path,
-            self_test_max_difference=self.test.max_difference_sd,
-        )  # fmt: skip
-        steps = [f"stepped down from the faster path {step}" for step in self.test.steps]
-        return document | {"notes": [*document["notes"], *steps]}
+        return self.scorer.document(next(iter(self.slots.values())), self.test)
 
 
 def open_session(
@@ -163,8 +156,7 @@ def open_session(
     Raises:
         PessimalError: the model is refused; the code and the message say why.
     """
-    from pessimal.models.loader import load_model
-    from pessimal.models.scorer import Scorer
+    from pessimal.models.opening import open_scorer
     from pessimal.models.slot import find_slot
     from pessimal.models.source import open_source
     from pessimal.scores.store import BlockStore
@@ -173,16 +165,15 @@ def open_session(
     source = open_source(request, cache)
     # A template that can't be used is refused before the weights are read.
     slot = find_slot(source, example.text)
-    loaded = load_model(source)
-    scorer = Scorer(loaded)
+    scorer = open_scorer(source, cache)
     test = scorer.self_test(slot)
     for step in test.steps:
         say(f"Stepped down from a faster path: {step}")
     say(
-        f"The {test.path} path agrees with the model's own forward on {test.n} tokens"
+        f"{test.subject} agrees with {test.compared_with} on {test.n} tokens"
         f" (largest difference {test.max_difference_sd:.1g} SD)"
     )
-    return Session(loaded, scorer, test, BlockStore(cache), options, {example.id: slot})
+    return Session(scorer, test, BlockStore(cache), options, {example.id: slot})
 
 
 def versions() -> dict[str, str]:

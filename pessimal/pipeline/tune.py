@@ -278,7 +278,7 @@ def _log_study(
 def _key(session: Session, request: TuneRequest, prompts: list[Prompt]) -> str:
     """What makes two studies the same, so that one goes on with what the other left."""
     parts = {
-        "model": session.loaded.hashes.items(), "budget": request.budget,
+        "model": session.model.hashes.items(), "budget": request.budget,
         "length": request.length, "prompts": [prompt.text for prompt in prompts],
     }  # fmt: skip
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

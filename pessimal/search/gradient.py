@@ -77,10 +77,10 @@ class Gradients:
                 score = self._forward(given)
                 (gradient,) = torch.autograd.grad(score.sum(), leaf())
         except (RuntimeError, NotImplementedError, TypeError, ValueError, LookupError) as error:
-            raise _no_gradient(f"{type(error).__name__}: {error}".splitlines()[0]) from error
+            raise no_gradient(f"{type(error).__name__}: {error}".splitlines()[0]) from error
         found: Floats = gradient[0].float().cpu().numpy()
         if not np.isfinite(found).all() or not found.any():
-            raise _no_gradient("it is zero or not finite")
+            raise no_gradient("it is zero or not finite")
         return found
 
     @torch.no_grad()
@@ -141,7 +141,8 @@ def _leaf(embedding: nn.Module | None, start: int, length: int) -> Iterator[Call
         handle.remove()
 
 
-def _no_gradient(why: str) -> PessimalError:
+def no_gradient(why: str) -> PessimalError:
+    """The error that a search without gradients is made of."""
     return PessimalError(
         "no_gradient",
         f"The model gives no gradient of its score: {why}.",

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from pessimal.models import trunk
 from pessimal.models.prefix import Prefix, SharedPrefixBackbone
+from pessimal.models.protocol import ReplyScorer
 from pessimal.models.records import ReplySlot
 from pessimal.models.scorer import Scorer
-from pessimal.search.gradient import Gradients
+from pessimal.search.gradient import Gradients, no_gradient
 
 Ids = tuple[int, ...]
 Floats = NDArray[np.float32]
@@ -129,6 +130,56 @@ class TorchReplyModel:
     def _gradients(self) -> Gradients:
         prefix = self._prompt if self._by_prefix else None
         return Gradients(self._scorer, self._slot, self._allowed, prefix)
+
+
+class ScoredReplyModel:
+    """A `ReplyModel` over a scorer that has no gradient: an endpoint, or several models.
+
+    Args:
+        scorer: the scorer.
+        slot: the prompt's reply slot.
+    """
+
+    def __init__(self, scorer: ReplyScorer, slot: ReplySlot) -> None:
+        self._scorer, self._slot = scorer, slot
+        self.prompt_tokens = len(slot.prefix_ids)
+        self.suffix_tokens = len(slot.suffix_ids)
+        self.sharing: Sharing = "nothing" if scorer.path == "full" else "prompt"
+
+    def score(self, replies: Sequence[Ids], shared: int) -> Floats:
+        """Rewards of replies, ``[len(replies)]``."""
+        return self._scorer.score(self._slot, replies)
+
+    def gradient(self, reply: Ids) -> Floats:
+        """There is none.
+
+        Raises:
+            PessimalError: ``no_gradient``.
+        """
+        raise no_gradient("it is only asked for scores")
+
+    def slopes(self, gradient: Floats) -> Floats:
+        """There are none; see `gradient`."""
+        raise no_gradient("it is only asked for scores")
+
+
+def reply_model(
+    scorer: ReplyScorer,
+    slot: ReplySlot,
+    allowed: NDArray[np.int64],
+    sharing: Sharing | None = None,
+) -> ReplyModel:
+    """A scorer's model under one prompt, with gradients where it has them.
+
+    Args:
+        scorer: the scorer, on the path that passed its self-test.
+        slot: the prompt's reply slot.
+        allowed: token ids that replies may hold, ``[A]``.
+        sharing: see `TorchReplyModel`.
+    """
+    if isinstance(scorer, Scorer):
+        return TorchReplyModel(scorer, slot, allowed, sharing)
+    return ScoredReplyModel(scorer, slot)
 
 
 def _best_sharing(scorer: Scorer, slot: ReplySlot, allowed: NDArray[np.int64]) -> Sharing:

@@ -25,16 +25,31 @@ MANIFEST_SCHEMA = "pessimal.sweep/1"
 
 
 class BlockScorer(Protocol):
-    """What a sweep asks of `pessimal.models.scorer.Scorer`."""
+    """What a sweep asks of a `pessimal.models.protocol.ReplyScorer`."""
 
-    model: Any
-    """The loaded model: its module has the device, its config the pad."""
-    dtype: Any
-    """Its torch dtype."""
+    @property
+    def dtype(self) -> Any:
+        """Its torch dtype, or a word."""
+        ...
+
+    @property
+    def device_type(self) -> str:
+        """``cpu``, ``cuda``..., ``remote``."""
+        ...
 
     @property
     def path(self) -> str:
         """``shared``, ``copied`` or ``full``."""
+        ...
+
+    @property
+    def pad(self) -> int | None:
+        """The pad id, or None."""
+        ...
+
+    @property
+    def core(self) -> str:
+        """sha256 of the source that scores depend on."""
         ...
 
     @property
@@ -222,8 +237,6 @@ def block_context(
     """What the scores of a prompt depend on beside the replies."""
     from importlib.metadata import version
 
-    from pessimal.models.scorer import core_sha256
-
     return BlockContext(
         parts=hashes.items(),
         prefix_ids=slot.prefix_ids,
@@ -233,18 +246,17 @@ def block_context(
         pooled_index=slot.pooled_index,
         mode=mode,
         dtype=str(scorer.dtype).removeprefix("torch."),
-        device_type=scorer.model.module.device.type,
+        device_type=scorer.device_type,
         path=scorer.path,
         versions={name: version(name) for name in ("torch", "transformers")},
-        core=core_sha256(),
+        core=scorer.core,
     )
 
 
 def _mergeable(scorer: BlockScorer, duplicates: Mapping[int, int]) -> dict[int, int]:
     # Models treat the pad by its number (where the last id is, which position comes next), so a
     # row that looks the same doesn't make its score the same.
-    pad = scorer.model.module.config.get_text_config().pad_token_id
-    return {token: other for token, other in duplicates.items() if pad not in (token, other)}
+    return {token: other for token, other in duplicates.items() if scorer.pad not in (token, other)}
 
 
 def _reporter(

@@ -125,12 +125,11 @@ def test_another_path_or_dtype_never_meets_old_scores(tmp_path: Path) -> None:
     assert run(half, TOKENS, tmp_path).reused == 0
 
 
-def test_another_scoring_core_never_meets_old_scores(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_scoring_core_never_meets_old_scores(tmp_path: Path) -> None:
     run(FakeScorer(), TOKENS, tmp_path)
-    monkeypatch.setattr("pessimal.models.scorer.core_sha256", lambda: "other")
-    assert run(FakeScorer(), TOKENS, tmp_path).reused == 0
+    other = FakeScorer()
+    other.core = "other"
+    assert run(other, TOKENS, tmp_path).reused == 0
 
 
 def test_identical_embeddings_are_scored_once(tmp_path: Path) -> None:
