@@ -50,8 +50,12 @@ class Standing:
 
 
 def registered_name(model_id: str) -> str:
-    """The registered model's name: names can hold neither ``/`` nor ``:``, filters no quotes."""
-    return re.sub(r"[\x00-\x1f'\"`\\]", "_", model_id.replace("/", "--").replace(":", "--"))
+    """The registered model's name: names can hold neither ``/`` nor ``:``, filters no quotes.
+
+    Nor can they be ``.`` or begin with ``..``, as the path of a folder may.
+    """
+    name = re.sub(r"[\x00-\x1f'\"`\\]", "_", model_id.replace("/", "--").replace(":", "--"))
+    return re.sub(r"^\.(?=\.|$)", "_", name)
 
 
 def register(tracker: Tracker, standing: Standing) -> str:
