@@ -9,7 +9,7 @@ import traceback
 import click
 
 from pessimal.cli.app import app
-from pessimal.cli.output import print_error
+from pessimal.cli.output import escape_unknown, print_error
 from pessimal.errors import PessimalError, UsageError
 
 __all__ = ["app", "main"]
@@ -19,6 +19,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with Pessimal's own codes."""
     arguments = sys.argv[1:] if arguments is None else arguments
     as_json = "--json" in arguments
+    escape_unknown()
     try:
         code = app.main(arguments, prog_name="pessimal", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -13,6 +13,7 @@ from pessimal.cli.gate import gate, report_options
 from pessimal.cli.options import MODEL_FIELDS, model_options, output_options, tracking_options
 from pessimal.cli.output import print_document
 from pessimal.cli.search import search, tune
+from pessimal.cli.show import show
 
 
 class _Group(click.Group):
@@ -122,6 +123,7 @@ app.add_command(compare)
 app.add_command(search)
 app.add_command(tune)
 app.add_command(gate)
+app.add_command(show)
 
 
 @app.command(

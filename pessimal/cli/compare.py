@@ -55,10 +55,9 @@ def compare(**flags: Any) -> int:
 
 def print_comparison(document: Mapping[str, Any], *, quiet: bool) -> None:
     """Print a comparison in 80 columns: the matrix of tau, then a line a prompt."""
-    from rich import box
     from rich.table import Table
 
-    from pessimal.cli.tables import console
+    from pessimal.cli.tables import console, head_line
     from pessimal.text import show_text
 
     screen = console()
@@ -66,7 +65,7 @@ def print_comparison(document: Mapping[str, Any], *, quiet: bool) -> None:
     if not quiet:
         if len(models) <= _WIDEST:
             _print_matrix(document)
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        table = Table(box=head_line(screen), pad_edge=False, show_edge=False)
         table.add_column("prompt", max_width=26, overflow="ellipsis", no_wrap=True)
         for heading in ("tau", "95 % interval", "RBO", "best 1 %", "worst 1 %"):
             table.add_column(heading, justify="right", no_wrap=True)
@@ -102,14 +101,13 @@ def print_comparison(document: Mapping[str, Any], *, quiet: bool) -> None:
 
 
 def _print_matrix(document: Mapping[str, Any]) -> None:
-    from rich import box
     from rich.table import Table
 
-    from pessimal.cli.tables import console
+    from pessimal.cli.tables import console, head_line
     from pessimal.text import show_text
 
     screen = console()
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 0, 0, 1))
+    table = Table(box=head_line(screen), pad_edge=False, show_edge=False, padding=(0, 0, 0, 1))
     table.add_column("tau")
     for place in range(len(document["models"])):
         table.add_column(str(place + 1), justify="right", no_wrap=True, min_width=4)

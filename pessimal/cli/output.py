@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Mapping
@@ -12,8 +13,16 @@ from pessimal.errors import PessimalError
 
 def print_document(document: Mapping[str, Any]) -> None:
     """Print one JSON document to stdout. NaN and infinity are refused: they aren't JSON."""
-    sys.stdout.write(json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1) + "\n")
+    ascii_only = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
+    text = json.dumps(document, ensure_ascii=ascii_only, allow_nan=False, indent=1)
+    sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+def escape_unknown() -> None:
+    """Have stdout write what its encoding doesn't know as escapes: tokens are of every script."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def print_error(error: PessimalError, as_json: bool) -> None:

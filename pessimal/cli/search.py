@@ -166,11 +166,7 @@ def tune(**flags: Any) -> int:
     if flags["as_json"]:
         print_document(document)
         return 0
-    held = document["held_out"]
-    click.echo(
-        f"{document['best']['verdict']} ({held['difference']:+.3f} SD, 95 % CI"
-        f" {held['ci_low']:.3f} to {held['ci_high']:.3f}, {held['cases']} cases)"
-    )
-    if document["preset_file"]:
-        click.echo(f"Audits of this project now search with {document['preset_file']}")
+    from pessimal.cli.tables import print_study
+
+    print_study(document, quiet=flags["quiet"])
     return 0

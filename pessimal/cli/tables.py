@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from rich import box
@@ -12,11 +13,55 @@ from rich.table import Table
 from pessimal.gate.waivers import revision_of
 from pessimal.text import show_text, show_token
 
+NARROW = 80
+"""Columns that every table fits."""
+PIPED = 120
 
-def console() -> Console:
-    """Stdout. Piped, lines are as long as they need to be."""
-    found = Console(highlight=False, markup=False)
-    return found if found.is_terminal else Console(highlight=False, markup=False, width=120)
+
+def console(piped: int = PIPED) -> Console:
+    """Stdout, with the terminal's width and colours; `piped` columns and none where it is none."""
+    found = Console(highlight=False, markup=False, emoji=False)
+    if found.is_terminal:
+        return found
+    return Console(highlight=False, markup=False, emoji=False, width=piped)
+
+
+def plain_table(screen: Console, *columns: str, header: bool = True) -> Table:
+    """A table with a line under its head at a terminal, and nothing but text where it is piped.
+
+    Args:
+        screen: where it will be printed.
+        columns: headings; those that begin with ``>`` are of numbers.
+        header: whether the headings are shown.
+    """
+    table = Table(
+        box=head_line(screen) if header else None,
+        padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, show_header=header,
+    )  # fmt: skip
+    for column in columns:
+        right = column.startswith(">")
+        table.add_column(
+            column.removeprefix(">"), justify="right" if right else "left", no_wrap=right,
+            overflow="fold",
+        )  # fmt: skip
+    return table
+
+
+def head_line(screen: Console) -> box.Box | None:
+    """The line under a table's head: none where the table is piped."""
+    return box.SIMPLE_HEAD if screen.is_terminal else None
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """An interval to read, with three significant digits; nothing where there is none."""
+    return "" if low is None or high is None else f"{low:.3g} to {high:.3g}"
+
+
+def number(value: object) -> str:
+    """A number to read, with four significant digits; nothing where there is none."""
+    from pessimal.reports.view import number as shown
+
+    return "" if value is None else shown(value)
 
 
 def print_audit(document: dict[str, Any], *, quiet: bool) -> None:
@@ -38,9 +83,7 @@ def print_audit(document: dict[str, Any], *, quiet: bool) -> None:
 def print_plan(document: dict[str, Any]) -> None:
     """Print what an audit would cost."""
     screen = console()
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in ("step", "prompts", "replies", "forward tokens"):
-        table.add_column(column, justify="left" if column == "step" else "right")
+    table = plain_table(screen, "step", ">prompts", ">replies", ">forward tokens")
     for step in document["steps"]:
         table.add_row(
             step["step"],
@@ -52,7 +95,7 @@ def print_plan(document: dict[str, Any]) -> None:
     screen.print(
         f"{document['blocks']:,} blocks, {document['flops']:.3g} FLOPs,"
         f" {document['disk_bytes'] / 2**20:.1f} MiB of scores,"
-        f" about {_duration(document['seconds'])} on this machine (searches not counted)"
+        f" about {duration(document['seconds'])} on this machine (searches not counted)"
     )
 
 
@@ -67,7 +110,7 @@ def print_scores(document: dict[str, Any]) -> None:
         return
     screen.print(
         f"{document['rows']:,} rows in {show_text(document['out'])}"
-        f" ({document['computed']:,} scored in {_duration(document['seconds'])},"
+        f" ({document['computed']:,} scored in {duration(document['seconds'])},"
         f" {document['reused']:,} kept from before, {document['path']} path)"
     )
 
@@ -90,7 +133,7 @@ def print_search(document: dict[str, Any], *, quiet: bool) -> None:
     screen.print(
         f"{document['method']}, {document['forward_tokens']:,} forward tokens,"
         f" {document['evaluations']:,} replies scored,"
-        f" {document['backward_passes']:,} gradients, {_duration(document['seconds'])}",
+        f" {document['backward_passes']:,} gradients, {duration(document['seconds'])}",
         style="dim",
     )
     proof = document["certificate"]
@@ -105,7 +148,30 @@ def print_search(document: dict[str, Any], *, quiet: bool) -> None:
         screen.print(show_text(note), style="dim")
 
 
-def _duration(seconds: float) -> str:
+def print_study(document: Mapping[str, Any], *, quiet: bool = False) -> None:
+    """Say what tuning the search led to."""
+    screen = console()
+    study, best, held = document["study"], document["best"], document["held_out"]
+    if not quiet:
+        screen.print(
+            f"{show_text(document['model']['id'])}: {study['complete']:,} trials complete,"
+            f" {study['pruned']:,} pruned, {study['budget']:,} forward tokens a search"
+        )
+        settings = ", ".join(f"{name} {number(value)}" for name, value in best["settings"].items())
+        screen.print(f"best: {settings}", style="dim")
+    screen.print(
+        f"{show_text(best['verdict'])} ({held['difference']:+.3f} SD, 95 % CI"
+        f" {held['ci_low']:.3f} to {held['ci_high']:.3f}, {held['cases']} cases)"
+    )
+    if document["preset_file"]:
+        screen.print(
+            f"Audits of this project now search with {show_text(document['preset_file'])}",
+            soft_wrap=True,
+        )
+
+
+def duration(seconds: float) -> str:
+    """A time to read."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:

@@ -72,7 +72,8 @@ def terminal(judgement: Judgement, width: int | None = 80) -> str:
 def labels_of_terminal(judgement: Judgement) -> list[str]:
     words = "ERROR|FAIL|INCONCLUSIVE|WARN|PASS|WAIVED"
     table = terminal(judgement).split("Not judged")[0]
-    return re.findall(rf"^ ?({words})  +\w", table, re.MULTILINE)
+    # The reasons below the table have a colon after the rule.
+    return re.findall(rf"^({words}) +(?![^:\n]+: )\w", table, re.MULTILINE)
 
 
 def labels_of_junit(judgement: Judgement) -> list[str]:

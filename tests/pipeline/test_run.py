@@ -14,10 +14,13 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from rich.cells import cell_len
 
+from pessimal.cli.show import print_run
 from pessimal.errors import UsageError
 from pessimal.pipeline.finished import judge_run, report_run
 from pessimal.pipeline.run import run_audit
+from pessimal.pipeline.show import read_ends, read_run
 from pessimal.pipeline.work import AuditRequest
 from pessimal.project import find_content
 from pessimal.scores.table import ScoreTable, WordTable
@@ -110,6 +113,20 @@ def test_the_report_is_made_again_from_the_run(
     assert report_run("latest", out, find_content(project), None) == audited["run_id"]
     stored = Tracker(None, project).download(audited["run_id"], "report.html")
     assert out.read_bytes() == stored.read_bytes()
+
+
+def test_a_finished_run_is_shown_in_80_columns(
+    audited: Document, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = read_run("latest", find_content(project), None)
+    assert document == audited
+    print_run(document, read_ends(document, find_content(project), None, 5))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if cell_len(line) > 80 and "pessimal audit" not in line] == []
+    for one in audited["metrics"]:
+        if one["slice"] == "all" and one["value"] is not None:
+            assert any(line.startswith(f"{one['name']} ") for line in lines)
+    assert sum("(1,500 scored)" in line for line in lines) == 3
 
 
 def test_a_misspelt_metric_is_refused_before_anything_is_loaded(
