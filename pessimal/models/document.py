@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
+from pessimal.models.devices import devices_of
 from pessimal.models.records import LoadedModel, ReplySlot, ScoringPath
 
 _ATTENTION: dict[str, str] = {
@@ -52,7 +53,7 @@ def model_document(
         "padding_side": tokenizer.padding_side,
         "eos": config.eos_token_id,
         "dtype": loaded.request.dtype,
-        "device": str(loaded.module.device),
+        "device": devices_of(loaded.module),
         "attention": attention or _ATTENTION[path],
         "path": path,
         "self_test_max_difference": self_test_max_difference,
