@@ -127,12 +127,14 @@ class Batcher:
         return half
 
 
-def equal_lengths(sequences: Sequence[tuple[int, ...]], pad: int | None) -> list[NDArray[np.int64]]:
-    """Indexes of sequences that can share a batch: equally long, and alike in ending in the pad.
+def equal_lengths(
+    sequences: Sequence[tuple[int, ...]], apart: Callable[[tuple[int, ...]], bool] | None = None
+) -> list[NDArray[np.int64]]:
+    """Indexes of sequences that can share a batch: equally long, and treated alike.
 
     Args:
         sequences: ids of each sequence.
-        pad: the model's pad id.
+        apart: tells the sequences that must not share a batch with others.
 
     Returns:
         The groups, short sequences first, each in the order of `sequences`.
@@ -148,7 +150,7 @@ def equal_lengths(sequences: Sequence[tuple[int, ...]], pad: int | None) -> list
                 "A reply is empty and nothing follows it in the template.",
                 "Score replies of at least one token.",
             )
-        groups.setdefault((len(ids), ids[-1] == pad), []).append(index)
+        groups.setdefault((len(ids), apart is not None and apart(ids)), []).append(index)
     return [np.array(groups[key], np.int64) for key in sorted(groups)]
 
 

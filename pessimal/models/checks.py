@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pessimal.errors import PessimalError
 from pessimal.models.families import Family
 from pessimal.models.records import ModelSource, ReplySlot
+from pessimal.models.scalar import describe_output, find_scores
 from pessimal.models.slot import ORDINARY, PROBE_PROMPT, find_slot
 from pessimal.models.source import ADAPTER_PREFIX
 
@@ -38,7 +39,8 @@ def check_loading(source: ModelSource, report: Mapping[str, Any], *, short: bool
     missing = set(map(str, report["missing_keys"]))
     if source.adapter is not None:
         missing -= _head_keys_of_adapter(source)
-    if source.head_key in missing:
+    head = "head." if source.family.own_head else ""
+    if head + source.head_key in missing:
         raise PessimalError(
             "head_missing",
             f"The checkpoint holds no head {source.head_key}: it was made at random.",
@@ -123,15 +125,15 @@ def _own_score(module: Any, slot: ReplySlot, reply: list[int]) -> float:
         inputs["token_type_ids"] = torch.tensor([types], device=module.device)
     with torch.inference_mode():
         output = module(**inputs)
-    logits = getattr(output, "logits", None)
-    if logits is None or logits.numel() != 1:
-        shape = "no logits" if logits is None else f"logits of shape {tuple(logits.shape)}"
+    found = find_scores(output, inputs["attention_mask"])
+    if found is None:
         raise PessimalError(
             "many_labels",
-            f"The model gives {shape} for one reply; a reward model gives one score.",
+            f"The model gives {describe_output(output)} for one reply; a reward model gives one "
+            "score.",
             "Name a model with one output (num_labels=1).",
         )
-    score = float(logits.reshape(-1)[0])
+    score = float(found[0])
     if score - score != 0:
         raise PessimalError(
             "scores_not_finite",
@@ -150,16 +152,21 @@ def _last_score(
     with torch.inference_mode():
         backbone = module.get_submodule(source.family.backbone)
         hidden = backbone(ids, attention_mask=torch.ones_like(ids)).last_hidden_state
+        if source.family.own_head:
+            # Where the head is gated, the gate's position is the one in the prompt.
+            gate = module.states(ids[:, : len(slot.prefix_ids)])[1]
+            return float(head(hidden[:, -1], gate)[0])
         return float(head(hidden)[0, -1, 0])
 
 
 def _refuse_pooling(source: ModelSource, slot: ReplySlot) -> None:
     pad = source.config.pad_token_id
-    if pad in slot.suffix_ids:
+    first = source.family.pooled == "before the first pad"
+    if pad in (*slot.suffix_ids, *(slot.prefix_ids if first else ())):
         name = source.tokenizer.convert_ids_to_tokens(pad)
         raise PessimalError(
             "pad_moves_pooling",
-            f"The config's pad_token_id {pad} ({name}) occurs after every reply, so the model "
+            f"The config's pad_token_id {pad} ({name}) occurs in every input, so the model "
             f"reads its score at another token than {slot.pooled_token}.",
             "Set pad_token_id in config.json to a token that the template doesn't write, or null.",
         )

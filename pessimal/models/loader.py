@@ -11,10 +11,12 @@ from pessimal.errors import PessimalError, UsageError
 from pessimal.models.adapters import merge_adapter
 from pessimal.models.checkpoint import read_tensor
 from pessimal.models.checks import check_behaviour, check_loading, check_softcap
+from pessimal.models.devices import SPREAD, spread_over_gpus
 from pessimal.models.hashing import hash_source, hash_tensors
 from pessimal.models.quiet import quiet_libraries
 from pessimal.models.records import LoadedModel, ModelSource
 from pessimal.models.source import ADAPTER_PREFIX
+from pessimal.models.steps import passed
 
 if TYPE_CHECKING:
     import torch
@@ -50,17 +52,25 @@ def load_model(source: ModelSource) -> LoadedModel:
                 "Name a checkpoint that holds every weight, the head included.",
             )
         with _naming_memory(device):
-            module = module.to(device)
+            spread = source.request.device == SPREAD
+            module = spread_over_gpus(source.family, module) if spread else module.to(device)
         module.eval().requires_grad_(False)
         head = _check_head(source, module)
+        passed("weights_loaded", "Nothing is missing, left over, or changed by another seed.")
+        passed("head_loaded", "It is finite and has the file's numbers.")
         check_softcap(source.family, module)
+        if source.family.softcap:
+            passed("softcap", "The attention keeps the soft-cap that it was trained with.")
         check_behaviour(source, module, head)
+        passed("pooling", f"The score is read at: {source.family.pooled}.")
     digest = hash_tensors(head.state_dict().items())
     return LoadedModel(source=source, module=module, head=head, hashes=hash_source(source, digest))
 
 
 def pick_device(name: str) -> torch.device:
     """The device of a ``--device`` flag; ``auto`` prefers CUDA, then MPS.
+
+    Of ``auto-map`` it is the kind of device that inputs go to.
 
     Raises:
         UsageError: ``device_invalid``: torch knows no such device.
@@ -69,13 +79,15 @@ def pick_device(name: str) -> torch.device:
     import torch
 
     has = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if name == SPREAD:
+        name = "cuda"
     if name == "auto":
         return torch.device(next((kind for kind, there in has.items() if there), "cpu"))
     try:
         device = torch.device(name)
     except RuntimeError:
         raise UsageError(
-            "device_invalid", f"There is no device {name}.", "Use auto, cpu, cuda, cuda:1 or mps."
+            "device_invalid", f"There is no device {name}.", "Use auto, cpu, cuda, cuda:1, mps or auto-map."
         ) from None
     missing = not has.get(device.type, True)
     if missing or (device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()):
@@ -93,6 +105,7 @@ def _build(source: ModelSource, dtype: torch.dtype, *, short: bool = False) -> A
 
     config = copy.deepcopy(source.config)
     remote = source.family.kind == "remote"
+    more = {"key_mapping": _renames(source)} if source.family.own_head else {}
     if short and not remote:
         config.num_hidden_layers = 1
         if getattr(config, "layer_types", None):
@@ -108,6 +121,7 @@ def _build(source: ModelSource, dtype: torch.dtype, *, short: bool = False) -> A
             local_files_only=True,
             trust_remote_code=remote,
             use_safetensors=source.weight_files[0].suffix == ".safetensors",
+            **more,
         )
     check_loading(source, report, short=short)
     module.eval().requires_grad_(False)
@@ -120,10 +134,20 @@ def _build(source: ModelSource, dtype: torch.dtype, *, short: bool = False) -> A
 def _model_class(source: ModelSource) -> Any:
     from transformers import AutoModel, AutoModelForSequenceClassification
 
+    if source.family.own_head:
+        from pessimal.models.heads.model import own_model_class
+
+        return own_model_class(source)
     mapped = getattr(source.config, "auto_map", None) or {}
     if source.family.kind == "remote" and "AutoModelForSequenceClassification" not in mapped:
         return AutoModel
     return AutoModelForSequenceClassification
+
+
+def _renames(source: ModelSource) -> dict[str, str]:
+    from pessimal.models.heads.model import renames
+
+    return renames(source)
 
 
 def _proof(source: ModelSource, module: Any) -> str:
@@ -141,7 +165,8 @@ def _check_head(source: ModelSource, module: Any) -> torch.nn.Module:
         whole: torch.nn.Module = module
         return whole
     head: torch.nn.Module = module.get_submodule(source.family.head)
-    if not isinstance(head, torch.nn.Linear) or not head.weight.is_floating_point():
+    linear = isinstance(head, torch.nn.Linear) or source.family.own_head
+    if not linear or not all(weight.is_floating_point() for weight in head.parameters()):
         raise PessimalError(
             "head_not_linear",
             f"The head {source.head_key} is a {type(head).__name__}, not a float linear layer.",
@@ -153,23 +178,32 @@ def _check_head(source: ModelSource, module: Any) -> torch.nn.Module:
             f"The head {source.head_key} holds NaN or infinity in {source.request.dtype}.",
             "Use --dtype float32; if it stays, the checkpoint is broken.",
         )
-    stored = _stored_head(source)
-    if stored is None or not torch.equal(stored.to(head.weight.dtype), head.weight.cpu()):
-        raise PessimalError(
-            "head_missing",
-            f"The loaded head isn't the tensor {source.head_key} of the checkpoint.",
-            "Save the reward model again with its head.",
-        )
+    for name, loaded in _head_tensors(source, head).items():
+        stored = _stored_head(source, name)
+        if stored is None or not torch.equal(stored.to(loaded.dtype), loaded.cpu()):
+            raise PessimalError(
+                "head_missing",
+                f"The loaded head isn't the tensor {name} of the checkpoint.",
+                "Save the reward model again with its head.",
+            )
     return head
 
 
-def _stored_head(source: ModelSource) -> torch.Tensor | None:
+def _head_tensors(source: ModelSource, head: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """The head's tensors as loaded, by their names in the checkpoint."""
+    if source.family.own_head:
+        return dict(head.state_dict())
+    weight: Any = head.weight
+    return {source.head_key: weight}
+
+
+def _stored_head(source: ModelSource, name: str) -> torch.Tensor | None:
     stored: torch.Tensor | None = None
     if source.adapter is not None:
         files = tuple(sorted(source.adapter.glob("adapter_model*")))
-        stored = read_tensor(files, ADAPTER_PREFIX + source.head_key)
+        stored = read_tensor(files, ADAPTER_PREFIX + name)
     if stored is None:
-        stored = read_tensor(source.weight_files, source.head_key)
+        stored = read_tensor(source.weight_files, name)
     return stored
 
 

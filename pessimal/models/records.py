@@ -41,6 +41,20 @@ class ModelRequest:
     """``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``..."""
     bos: Literal["once", "double"] = "once"
     """``double`` puts a second BOS in front, as the paper's code did."""
+    kind: Literal["reward", "implicit", "judge"] = "reward"
+    """How a score is read: a reward model's head, a policy against its reference, or a judge."""
+    reference: str | None = None
+    """The reference model of an implicit reward: a folder or a hub id."""
+    beta: float = 0.1
+    """The factor of an implicit reward."""
+    with_suffix: bool = False
+    """Count what the template writes after a reply in an implicit reward."""
+    judge_template: Path | None = None
+    """What a judge is asked, as a jinja file with ``prompt`` and ``reply``."""
+    endpoint: str | None = None
+    """What a server speaks: a dialect's name, or a JSON file of settings."""
+    calibrate_with: str | None = None
+    """The weights behind an endpoint, to compare its scores with: a folder or a hub id."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +146,8 @@ class ModelSource:
     """What is passed to the template beside messages, e.g. a pinned ``date_string``."""
     notes: tuple[str, ...] = ()
     """What a reader should know about how it was read, e.g. a pinned date."""
+    gate_ids: tuple[int, ...] = ()
+    """Ids between a prompt and its reply, whose first one's hidden state steers a gated head."""
     parts: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
     """Further files that a score depends on, by the name of the part that they make."""
 

@@ -103,7 +103,7 @@ class RescoringScorer:
         self, scorer: Scorer, slot: ReplySlot, ids: NDArray[np.int64], mask: NDArray[np.int64]
     ) -> Tensor:
         given, seen = scorer.batcher.to_device(ids), scorer.batcher.to_device(mask)
-        if scorer.pad is not None or scorer.pool is None:
+        if scorer.pad is not None or scorer.pool is None or scorer.model.family.own_head:
             return scorer.own_forward(slot, given, seen)
         # Without a pad id the library's heads take no batch: read the last real position.
         backbone = trunk.headless(scorer.model)
@@ -118,7 +118,7 @@ class RescoringScorer:
         module = trunk.skeleton(scorer.model.module, torch.bfloat16)
         sequences = [(*slot.prefix_ids, *reply, *slot.suffix_ids) for reply in replies]
         scores = np.empty(len(sequences), np.float32)
-        for indexes in equal_lengths(sequences, None):
+        for indexes in equal_lengths(sequences):
             ids = np.array([sequences[index] for index in indexes], np.int64)
             rows = scorer.batcher.rows("full", 0, ids.shape[1])
             scores[indexes] = scorer.batcher.run(

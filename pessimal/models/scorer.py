@@ -6,6 +6,7 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,15 @@ from pessimal.models.batches import Batcher, equal_lengths
 from pessimal.models.document import model_document
 from pessimal.models.prefix import SharedPrefixBackbone
 from pessimal.models.records import LoadedModel, ReplySlot, ScoringPath
+from pessimal.models.scalar import find_scores
 from pessimal.models.selftest import SelfTest, run_self_test
-from pessimal.models.slot import position_limit
+from pessimal.models.slot import find_last, position_limit
 from pessimal.models.vocabulary import identical_rows
 
 Scores = NDArray[np.float32]
 Ids = Sequence[int]
 
-CORE_FILES = ("prefix.py", "trunk.py", "batches.py", "selftest.py", "scorer.py")
+CORE_FILES = ("prefix.py", "trunk.py", "batches.py", "scalar.py", "selftest.py", "scorer.py")
 KEPT_PREFIXES = 4
 
 
@@ -79,6 +81,7 @@ class Scorer:
         self.path: ScoringPath = path
         self._backbone: Any = None
         self._prefixes: OrderedDict[tuple[int, ...], Any] = OrderedDict()
+        self._gates: OrderedDict[tuple[int, ...], Tensor] = OrderedDict()
 
     @property
     def gradient(self) -> bool:
@@ -142,6 +145,7 @@ class Scorer:
                 ``out_of_memory`` with the smallest batch.
         """
         tails = [(*reply, *slot.suffix_ids) for reply in replies]
+        self.refuse_headers(tails)
         return self._score(slot, slot.prefix_ids, tails, batch_rows)
 
     def score_sequences(
@@ -171,6 +175,7 @@ class Scorer:
                 "A rendered sequence does not begin with its prompt: its token types are unknown.",
                 "Score replies by ids instead of as text.",
             )
+        self.refuse_headers(sequences, in_prompt=1)
         scores = np.empty(len(sequences), np.float32)
         pairs = list(zip(sequences, shares.tolist(), strict=True))
         tails = [tuple(ids[start:]) for ids, shared in pairs if shared]
@@ -217,7 +222,7 @@ class Scorer:
         mask: Tensor | None = None,
         module: Any = None,
     ) -> Tensor:
-        """The one logit of the model's own forward on whole sequences.
+        """The scores of the model's own forward on whole sequences.
 
         Args:
             slot: tells the token types where the model takes them.
@@ -229,21 +234,20 @@ class Scorer:
             float32 ``[B]``.
 
         Raises:
-            PessimalError: ``no_logits``, the forward doesn't return one logit a sequence.
+            PessimalError: ``no_logits``, the forward doesn't return one score a sequence.
         """
         mask = torch.ones_like(ids) if mask is None else mask
         given = {"input_ids": ids, "attention_mask": mask}
         if slot.token_types is not None:
             given["token_type_ids"] = _token_types(slot, mask)
         output = (self._reference if module is None else module)(**given)
-        logits = getattr(output, "logits", None)
-        if logits is None or logits.numel() != len(ids):
+        scores = find_scores(output, mask)
+        if scores is None:
             raise PessimalError(
                 "no_logits",
-                f"{type(self.model.module).__name__} does not return one logit a sequence.",
-                "Only models whose forward returns `logits` of shape [batch, 1] can be scored.",
+                f"{type(self.model.module).__name__} does not return one score a sequence.",
+                "Only models whose forward returns one number for each sequence can be scored.",
             )
-        scores: Tensor = logits.reshape(len(ids)).float()
         return scores
 
     @torch.inference_mode()
@@ -256,7 +260,7 @@ class Scorer:
     ) -> Scores:
         self._check(np.array([prefix], np.int64))
         scores = np.empty(len(tails), np.float32)
-        for indexes in equal_lengths(tails, self.pad):
+        for indexes in equal_lengths(tails, self.pad_moves):
             ids = np.array([tails[index] for index in indexes], np.int64)
             self._check(ids, len(prefix))
             path, run = self._runner(slot, prefix, ids)
@@ -268,10 +272,10 @@ class Scorer:
         self, slot: ReplySlot, prefix: tuple[int, ...], ids: NDArray[np.int64]
     ) -> tuple[ScoringPath, Callable[[Tensor], Tensor]]:
         """What scores a batch of equally long tails ``[B, T]``, and the path that it takes."""
-        pool = self.pool
-        # The library pools the last id that isn't the pad. Of a tail that ends in the pad, only
-        # the model's own forward tells which position that is.
-        if pool is None or ids[0, -1] == self.pad:
+        pool = self.pool_after(prefix)
+        # The library pools the last id that isn't the pad, other families the one before the
+        # first. Of a tail with a pad, only the model's own forward tells which position that is.
+        if pool is None or self.pad_moves(ids[0]):
             start = torch.tensor(prefix, dtype=torch.long, device=self.batcher.device)
             return "full", lambda tails: self.whole(
                 slot, torch.cat([start.expand(len(tails), -1), tails], dim=1)
@@ -283,9 +287,66 @@ class Scorer:
         backbone, recorded = self._recorded(prefix)
         return self.path, lambda tails: pool(backbone.last_hidden(recorded, tails))
 
+    def pad_moves(self, ids: Ids) -> bool:
+        """Whether a pad among the ids after a prompt moves the position that is pooled."""
+        pooled = self.model.family.pooled
+        if self.pad is None or pooled == "last token":
+            return False
+        return self.pad in ids if pooled == "before the first pad" else bool(ids[-1] == self.pad)
+
+    def pool_after(self, prefix: tuple[int, ...]) -> Callable[[Tensor], Tensor] | None:
+        """What scores the last hidden states of replies to a prompt, ``[B, hidden]``.
+
+        Args:
+            prefix: the ids before the reply; a gated head reads one of their hidden states.
+
+        Returns:
+            None where only the model's own forward tells.
+        """
+        pool, wanted = self.pool, self.model.source.gate_ids
+        if pool is None or not wanted:
+            return pool
+        if not prefix:
+            return None
+        with self._lock:
+            if prefix not in self._gates:
+                until = find_last(prefix, wanted) + 1
+                ids = self.batcher.to_device(np.array([prefix[:until]], np.int64))
+                whole = trunk.FullBackbone(trunk.headless(self.model), self.model.family)
+                # Not under inference mode: a gradient's graph takes no such tensor.
+                with torch.inference_mode(False), torch.no_grad():
+                    self._gates[prefix] = whole.last_hidden(ids[0, :0], ids)
+            if len(self._gates) > KEPT_PREFIXES:
+                self._gates.popitem(last=False)
+            return partial(pool, gate=self._gates[prefix])
+
+    def refuse_headers(self, sequences: Sequence[Ids], in_prompt: int = 0) -> None:
+        """Refuse replies that hold the header at which a gated head reads the prompt.
+
+        Args:
+            sequences: ids, of replies or of whole sequences.
+            in_prompt: how many such headers belong to the prompt.
+
+        Raises:
+            PessimalError: ``reply_moves_gate``.
+        """
+        wanted = self.model.source.gate_ids
+        size = len(wanted)
+        for ids in sequences if wanted else ():
+            starts = range(len(ids) - size + 1)
+            found = sum(tuple(ids[start : start + size]) == wanted for start in starts)
+            if found > in_prompt:
+                raise PessimalError(
+                    "reply_moves_gate",
+                    "A reply holds the header that the head's gate is read at, so it would steer "
+                    "how it is judged.",
+                    "Leave such replies out: they can't be written by a policy.",
+                )
+
     def whole(self, slot: ReplySlot, ids: Tensor, module: Any = None) -> Tensor:
         """`own_forward` without padding, row by row where the model has no pad to batch with."""
-        if self.model.family.kind != "encoder" and self.pad is None:
+        stock = self.model.family.kind != "encoder" and not self.model.family.own_head
+        if stock and self.pad is None:
             rows = [self.own_forward(slot, row[None], module=module) for row in ids]
             return torch.cat(rows)
         return self.own_forward(slot, ids, module=module)

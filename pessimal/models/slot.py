@@ -57,6 +57,19 @@ def encode_as_text(source: ModelSource, prompt: str, reply_text: str) -> tuple[i
     return tuple(ids)
 
 
+def find_last(ids: Sequence[int], wanted: Sequence[int]) -> int:
+    """Where `wanted` begins in `ids` for the last time.
+
+    Raises:
+        ValueError: it doesn't occur.
+    """
+    size = len(wanted)
+    for start in range(len(ids) - size, -1, -1):
+        if tuple(ids[start : start + size]) == tuple(wanted):
+            return start
+    raise ValueError("the ids that were looked for are not there")
+
+
 def position_limit(source: ModelSource) -> int:
     """How many positions a sequence may have."""
     limit = int(getattr(source.config, "max_position_embeddings", 0) or 2**31)

@@ -16,13 +16,15 @@ from pessimal.models.checkpoint import (
     tensor_shapes,
     weight_files,
 )
-from pessimal.models.families import FAMILIES, REMOTE, Family, family_of
+from pessimal.models.families import REMOTE, Family, by_class, recognise, refuse, stock_family
 from pessimal.models.hashing import hash_adapter
 from pessimal.models.places import COMMIT, Place, find_place, require_commit, split_name
 from pessimal.models.quiet import quiet_libraries
 from pessimal.models.records import ModelRequest, ModelSource
-from pessimal.models.slot import PROBE_PROMPT, encode_as_text, find_slot
+from pessimal.models.slot import PROBE_PROMPT, encode_as_text, find_last, find_slot
+from pessimal.models.steps import passed
 from pessimal.models.templates import has_tokenizer, open_tokenizer, pin_date, read_template
+from pessimal.text import show_token
 
 DEMOS = ("demo", "demo-biased")
 ADAPTER_PREFIX = "base_model.model."
@@ -53,8 +55,10 @@ def open_source(request: ModelRequest, cache: Path) -> ModelSource:
         PessimalError: the model is refused; the code and the message say why.
         UsageError: the flags contradict each other, or name a file that isn't there.
     """
+    from pessimal.models.opening import open_other_kind
+
     with quiet_libraries():
-        return _open(request, cache)
+        return open_other_kind(request) or _open(request, cache)
 
 
 def _open(request: ModelRequest, cache: Path) -> ModelSource:
@@ -67,13 +71,21 @@ def _open(request: ModelRequest, cache: Path) -> ModelSource:
             "Name the folder that save_pretrained wrote.",
         )
     raw = read_json(folder / "config.json")
-    remote = _check_remote_code(raw, parts, request)
-    family = REMOTE if remote else _find_family(raw)
+    passed("found", f"{folder}" + (f", at {parts.revision}." if parts.revision else "."))
+    named = by_class(raw)
+    if named is not None:
+        refuse(named, trust_remote_code="auto_map" in raw and request.trust_remote_code)
     files = weight_files(folder, "model", allow_pickle=request.allow_pickle)
     shapes = tensor_shapes(files)
+    passed("files", f"{len(shapes):,} tensors in {len(files)} file(s) of weights.")
+    family = _find_family(raw, shapes, parts, request)
+    passed("family", f"{family.name}, {family.kind}.")
+    remote = family.kind == "remote"
     adapter = parts.adapter.folder if parts.adapter else None
     learned = _adapter_shapes(adapter, request) if adapter else {}
     head_key, head_shape = ("", ()) if remote else _find_head(raw, family, shapes, learned, adapter)
+    if head_key:
+        passed("head", f"{head_key} of shape {list(head_shape)}.")
     config = _read_config(folder, raw, adapter, trust=remote)
     if family.softcap and not config.attn_logit_softcapping:
         raise PessimalError(
@@ -83,6 +95,7 @@ def _open(request: ModelRequest, cache: Path) -> ModelSource:
         )
     tokenizer_folder = _tokenizer_folder(request, folder, adapter)
     tokenizer = open_tokenizer(tokenizer_folder, trust=remote)
+    passed("tokenizer", f"{type(tokenizer).__name__} with {len(tokenizer):,} tokens.")
     source = ModelSource(
         request=request,
         id=parts.id,
@@ -104,7 +117,8 @@ def _open(request: ModelRequest, cache: Path) -> ModelSource:
     if family.kind != "encoder":
         template = read_template(request, adapter, tokenizer)
         pinned = pin_date(tokenizer, template)
-        source = replace(source, template=template, template_kwargs=pinned)
+        gate = tuple(tokenizer(family.gate, add_special_tokens=False)["input_ids"])
+        source = replace(source, template=template, template_kwargs=pinned, gate_ids=gate)
     return replace(source, notes=_notes(source, raw))
 
 
@@ -172,17 +186,42 @@ def _find(name: str, revision: str | None, request: ModelRequest) -> Place:
     )
 
 
-def _check_remote_code(raw: Mapping[str, Any], parts: _Parts, request: ModelRequest) -> bool:
-    """Whether the model's own code is to be run; refused unless asked for and pinned."""
-    if "auto_map" not in raw:
-        return False
-    if not request.trust_remote_code:
+def _find_family(
+    raw: Mapping[str, Any], shapes: Shapes, parts: _Parts, request: ModelRequest
+) -> Family:
+    """The model's row; its own code is run only where that was asked for and is pinned."""
+    code = "auto_map" in raw
+    family = recognise(raw, shapes)
+    if family is not None:
+        refuse(family, trust_remote_code=code and request.trust_remote_code)
+    if code and request.trust_remote_code:
+        _require_reviewed(parts)
+        return REMOTE
+    if family is None and code:
         raise PessimalError(
             "remote_code",
             f"{parts.model.id} brings its own code. Without it a class of the same model type "
             "would load instead and give other scores.",
             "Read the code, then pass --trust-remote-code and --revision with its commit.",
         )
+    if family is not None and parts.adapter is not None:
+        raise PessimalError(
+            "adapter_unsupported",
+            f"An adapter can't be verified on the head of the family {family.name}.",
+            "Merge the adapter with the code that trained it, and name the merged model.",
+        )
+    family = family or stock_family(raw)
+    if "quantization_config" in raw:
+        raise PessimalError(
+            "weights_quantized",
+            "The weights are quantised, and the head may be as well.",
+            "Name the model's unquantised weights.",
+        )
+    return family
+
+
+def _require_reviewed(parts: _Parts) -> None:
+    """Refuse code that isn't pinned, and an adapter on it."""
     require_commit(parts.model.id, split_name(parts.model.id, parts.model.revision)[1])
     if parts.adapter is not None:
         raise PessimalError(
@@ -190,46 +229,6 @@ def _check_remote_code(raw: Mapping[str, Any], parts: _Parts, request: ModelRequ
             f"{parts.model.id} brings its own code, and an adapter can't be verified on it.",
             "Merge the adapter with the code that trained it, and name the merged model.",
         )
-    return True
-
-
-def _find_family(raw: Mapping[str, Any]) -> Family:
-    from transformers.models.auto.modeling_auto import (
-        MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES as STOCK,
-    )
-
-    kind = str(raw.get("model_type"))
-    family = family_of(kind)
-    if family is None:
-        known = ", ".join(sorted(name for row in FAMILIES for name in row.model_types))
-        raise PessimalError(
-            "architecture_unknown",
-            f"Reward models of type {kind} aren't known here.",
-            f"Known types: {known}.",
-        )
-    if "quantization_config" in raw:
-        raise PessimalError(
-            "weights_quantized",
-            "The weights are quantised, and the head may be as well.",
-            "Name the model's unquantised weights.",
-        )
-    name = str((raw.get("architectures") or [""])[0])
-    if name.endswith("ForTokenClassification"):
-        raise PessimalError(
-            "process_reward_model",
-            f"{name} scores every step of a text (a process reward model), not a reply.",
-            "Name a model with one score a reply.",
-        )
-    stock = STOCK.get(kind)
-    plain = ("", stock) if isinstance(stock, str) else ("", *(stock or ()))
-    if name not in plain and not name.endswith(("ForCausalLM", "LMHeadModel", "Model")):
-        raise PessimalError(
-            "class_unknown",
-            f"The model was saved by the class {name}, whose way to a score isn't known here: "
-            "it may compare pairs, give several scores, or turn the sign.",
-            f"Name a model of class {stock}, or save it as one.",
-        )
-    return family
 
 
 def _find_head(
@@ -239,6 +238,9 @@ def _find_head(
     learned: Shapes,
     adapter: Path | None,
 ) -> tuple[str, tuple[int, ...]]:
+    if family.own_head:
+        key = next(name for name in shapes if name.startswith(family.keys[0]))
+        return key, shapes[key]
     key = f"{family.head}.weight"
     shape = learned.get(ADAPTER_PREFIX + key) or shapes.get(key)
     if shape is None:
@@ -272,7 +274,8 @@ def _refuse_headless(
         raise PessimalError(
             "causal_lm",
             f"This is a causal language model ({name}), not a reward model: it has no {key}.",
-            "Name a sequence classifier with one output; a generative judge can't be audited here.",
+            "Name a sequence classifier with one output; or read it as a judge (--kind judge) or as "
+            "a policy (--kind implicit --reference MODEL).",
         )
     found = f" It holds {', '.join(similar[:3])} instead." if similar else ""
     raise PessimalError(
@@ -324,6 +327,7 @@ def _tokenizer_folder(request: ModelRequest, folder: Path, adapter: Path | None)
 def _notes(source: ModelSource, raw: Mapping[str, Any]) -> tuple[str, ...]:
     """Verify the reply slot with a probe, and say what a reader should know."""
     find_slot(source, PROBE_PROMPT)
+    passed("reply_slot", "Every reply has the same ids before and after it.")
     notes = []
     if source.template_kwargs:
         notes.append(f"The template's date is pinned: {source.template_kwargs['date_string']}.")
@@ -336,9 +340,36 @@ def _notes(source: ModelSource, raw: Mapping[str, Any]) -> tuple[str, ...]:
         notes.append(f"The config's pad id is {own}, the tokenizer's {other}; scores use neither.")
     if source.family.kind == "remote":
         notes.append(
-            "Scores are the first logit of the model's own code; where it pools is unknown."
+            "Scores are what the model's own code returns: where it pools is unknown, and whether a "
+            "higher score is better is for its card to say."
         )
+    notes += _head_notes(source, raw)
     name = str((raw.get("architectures") or [""])[0])
-    if name.endswith(("ForCausalLM", "LMHeadModel")) and source.adapter is None:
+    own = source.family.own_head
+    if name.endswith(("ForCausalLM", "LMHeadModel")) and source.adapter is None and not own:
         notes.append(f"The config names the class {name}; the checkpoint's head is used.")
     return tuple(notes)
+
+
+def _head_notes(source: ModelSource, raw: Mapping[str, Any]) -> list[str]:
+    """What to know of a head that is computed here; a gate must be found in the prompt."""
+    family = source.family
+    if not family.own_head:
+        return []
+    notes = [
+        f"The head of the family {family.name} is computed here, by its published formula"
+        + ("; the code that the model brings isn't run." if "auto_map" in raw else ".")
+    ]
+    if family.sign < 0:
+        notes.append("Scores are minus the model's own number, which is higher for worse replies.")
+    if source.gate_ids:
+        try:
+            find_last(find_slot(source, PROBE_PROMPT).prefix_ids, source.gate_ids)
+        except ValueError:
+            raise PessimalError(
+                "gate_missing",
+                "The template doesn't write the header that the head's gate is read at: "
+                f"{show_token(family.gate)}.",
+                "Pass the template it was trained with: --template FILE.",
+            ) from None
+    return notes

@@ -38,8 +38,8 @@ def skeleton(module: nn.Module, dtype: torch.dtype | None = None) -> Any:
 
 
 def is_library_code(module: nn.Module) -> bool:
-    """Whether a model's class is transformers' own and not a repository's remote code."""
-    return type(module).__module__.startswith("transformers.")
+    """Whether a model's class is transformers' own or ours, and not a repository's code."""
+    return type(module).__module__.startswith(("transformers.", "pessimal."))
 
 
 class Pooling:
@@ -52,11 +52,21 @@ class Pooling:
     def __init__(self, model: LoadedModel) -> None:
         backbone = getattr(model.module, model.family.backbone)
         self._norm = _float32(getattr(backbone, model.family.norm))
-        self._head = _float32(model.head)
+        # A head's buffers are statistics, which take the dtype of what they meet.
+        self._head = _float32(model.head).float()
+        self._own = bool(model.family.own_head)
 
-    def __call__(self, hidden: Tensor) -> Tensor:
-        """Scores, float32 ``[B]``, of the last layer's outputs ``[B, hidden]``."""
+    def __call__(self, hidden: Tensor, gate: Tensor | None = None) -> Tensor:
+        """Scores, float32 ``[B]``, of the last layer's outputs ``[B, hidden]``.
+
+        Args:
+            hidden: at the pooled position.
+            gate: at the prompt's position that steers a gated head, ``[1, hidden]``.
+        """
         normed: Tensor = self._norm(hidden.float())
+        if self._own:
+            scores: Tensor = self._head(normed, None if gate is None else self._norm(gate.float()))
+            return scores
         if isinstance(self._head, nn.Linear):
             # A matrix-vector product's order of sums depends on the number of rows.
             scores = (normed * self._head.weight[0]).sum(-1)

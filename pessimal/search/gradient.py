@@ -107,7 +107,7 @@ class Gradients:
 
     def _forward(self, ids: Tensor) -> Tensor:
         """The score of one sequence ``[1, T]``, differentiable."""
-        pool = self._scorer.pool
+        pool = self._scorer.pool_after(self._slot.prefix_ids)
         if self._prefix is None or pool is None:
             return self._scorer.own_forward(self._slot, ids, module=self._module)
         run = Pass(self._prefix, False, self._last_layer)

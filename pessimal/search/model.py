@@ -92,7 +92,8 @@ class TorchReplyModel:
         start = shared if self.sharing == "tokens" else 0
         prefix = self._after(replies[0][:start])
         tails = np.array([(*reply[start:], *self._slot.suffix_ids) for reply in replies], np.int64)
-        batcher, pool = self._scorer.batcher, self._scorer.pool
+        self._scorer.refuse_headers(replies)
+        batcher, pool = self._scorer.batcher, self._scorer.pool_after(self._slot.prefix_ids)
         assert pool is not None
         rows = batcher.rows("shared", prefix.length, tails.shape[1])
         return batcher.run(lambda ids: pool(self._backbone.last_hidden(prefix, ids)), tails, rows)
@@ -185,8 +186,9 @@ def reply_model(
 def _best_sharing(scorer: Scorer, slot: ReplySlot, allowed: NDArray[np.int64]) -> Sharing:
     if scorer.path == "full" or scorer.pool is None or not slot.prefix_ids:
         return "nothing"
-    # A sequence that ends in the pad is pooled elsewhere, and scored by the model's own forward.
-    ends = slot.suffix_ids[-1:] or tuple(allowed.tolist())
-    if scorer.path == "copied" or scorer.pad in ends:
+    # A sequence whose pad moves the pooled position is scored by the model's own forward.
+    tried = [*allowed[:1].tolist(), *([scorer.pad] if scorer.pad in allowed else [])]
+    moved = any(scorer.pad_moves((token, *slot.suffix_ids)) for token in tried)
+    if scorer.path == "copied" or moved:
         return "prompt"
     return "tokens"

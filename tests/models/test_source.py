@@ -87,7 +87,7 @@ def test_a_process_reward_model(tmp_path: Path) -> None:
     assert refusal(opened, tmp_path).code == "process_reward_model"
 
 
-@pytest.mark.parametrize("name", ["DebertaV2PairRM", "INFORMForSequenceClassification"])
+@pytest.mark.parametrize("name", ["DebertaV2PairRM", "LlamaForPairs"])
 def test_a_class_whose_score_is_not_known(tmp_path: Path, name: str) -> None:
     build_model(tmp_path, "llama")
     edit_json(tmp_path / "config.json", architectures=[name])

@@ -3,14 +3,29 @@
 A family is recognised by its config and its weights, never by a model's name.
 """
 
-from pessimal.models.families.records import Family, Golden, Kind, Published, Status
-from pessimal.models.families.stock import REMOTE, STOCK
+from pessimal.models.families.others import REFUSED, UNVERIFIED
+from pessimal.models.families.own import OWN
+from pessimal.models.families.published import PUBLISHED
+from pessimal.models.families.recognise import by_class, recognise, refuse, stock_family
+from pessimal.models.families.records import Family, Golden, Kind, Pooled, Published, Status
+from pessimal.models.families.stock import REMOTE, STOCK, family_of
 
-__all__ = ["FAMILIES", "REMOTE", "Family", "Golden", "Kind", "Published", "Status", "family_of"]
+FAMILIES: tuple[Family, ...] = (*STOCK, *OWN, REMOTE, *UNVERIFIED, *REFUSED)
 
-FAMILIES: tuple[Family, ...] = STOCK
-
-
-def family_of(model_type: str) -> Family | None:
-    """The stock family of a config's ``model_type``, or None."""
-    return next((row for row in STOCK if model_type in row.model_types), None)
+__all__ = [
+    "FAMILIES",
+    "PUBLISHED",
+    "REMOTE",
+    "STOCK",
+    "Family",
+    "Golden",
+    "Kind",
+    "Pooled",
+    "Published",
+    "Status",
+    "by_class",
+    "family_of",
+    "recognise",
+    "refuse",
+    "stock_family",
+]

@@ -7,18 +7,21 @@ from typing import Literal
 
 Kind = Literal["decoder", "encoder", "remote"]
 Status = Literal["supported", "unverified", "refused"]
+Pooled = Literal[
+    "last token that isn't the pad", "before the first pad", "last token", "first token", "unknown"
+]
 
 
 @dataclass(frozen=True)
 class Golden:
-    """Scores that a model's card or its maintainers publish, to compare with."""
+    """Scores that a model's card publishes, to compare with."""
 
     chosen: float
     """Score of the better reply of the pair."""
     rejected: float
     """Score of the other one."""
     where: str
-    """How it was scored: class, dtype, attention."""
+    """How it was scored: library, dtype, attention."""
 
 
 @dataclass(frozen=True)
@@ -47,32 +50,40 @@ class Family:
     ``refused``: it doesn't give one score to one reply."""
     classes: tuple[str, ...] = ()
     """Class names, in the config's ``architectures`` or ``auto_map``, that it is recognised by;
-    a stock row has none."""
+    stock rows have none."""
     keys: tuple[str, ...] = ()
-    """Weights that a checkpoint of it holds, by which it is told from others of the same class."""
+    """Weights, or the beginnings of their names, that its checkpoints hold."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """Fields of its config that tell it from others of the same class, with their values."""
     own_head: str = ""
-    """Name of the head of `heads` that computes its score; empty for transformers' own class."""
-    pooled: str = "last token"
+    """Name of the head in `pessimal.models.heads` that computes its score; empty for transformers'
+    own class."""
+    gate: str = ""
+    """The text whose first token's hidden state steers the head: the same for every reply to a
+    prompt. Empty where nothing in the prompt does."""
+    pooled: Pooled = "last token that isn't the pad"
     """Which position's hidden state the score is read from."""
     sign: Literal[1, -1] = 1
     """-1 where the published number is higher for worse replies; our scores are turned."""
-    template: str = "the tokenizer's own"
+    template: str = "the tokenizer's"
     """Where the text around a prompt and its reply comes from."""
-    bos: str = "once"
+    bos: str = "one"
     """How many BOS its inputs begin with."""
     attention: str = "any"
     """What its attention must do."""
-    dtype: str = "the checkpoint's"
+    dtype: str = "the config's"
     """The dtype that it was published in."""
     scores: tuple[float, float] | None = None
-    """Lowest and highest score published for it, over thousands of replies."""
+    """Lowest and highest score known of its one published model, over thousands of replies."""
     gradient: bool = True
     """Whether a search can follow its gradient."""
     remote_code: bool = False
     """Whether its repository brings code, which isn't run without the flag."""
+    code: str = ""
+    """The code that a refused row is refused with."""
     notes: str = ""
-    """What else a reader should know; for refused rows, what to use instead; for unverified ones,
-    what is missing."""
+    """What a reader should know; of an unverified row, what is missing; of a refused one, what
+    to use instead."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +95,7 @@ class Published:
     family: str
     """Name of its family."""
     scores: tuple[float, float] | None = None
-    """Lowest and highest score published for it, over thousands of replies."""
+    """Lowest and highest score known of it, over thousands of replies."""
     golden: Golden | None = None
     """A published pair of scores."""
     notes: str = ""

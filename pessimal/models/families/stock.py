@@ -6,15 +6,12 @@ from typing import Any
 
 from pessimal.models.families.records import Family
 
-_CAPPED = "eager or Flash Attention 2.6: others drop the soft-cap"
-_GPT2: dict[str, Any] = {"bos": "none", "template": "--template"}
-_PAIR: dict[str, Any] = {"pooled": "first token", "template": "text pair", "bos": "the pair's"}
+_PAIR: dict[str, Any] = {"pooled": "first token", "template": "a text pair", "bos": "the pair's"}
 
 
 def _decoder(name: str, *model_types: str, **more: Any) -> Family:
-    return Family(
-        name, model_types or (name,), "decoder", "model", "score", "layers", "norm", **more
-    )
+    types = model_types or (name,)
+    return Family(name, types, "decoder", "model", "score", "layers", "norm", **more)
 
 
 STOCK: tuple[Family, ...] = (
@@ -23,9 +20,13 @@ STOCK: tuple[Family, ...] = (
     _decoder("qwen2", bos="none"),
     _decoder("qwen3", bos="none"),
     _decoder("gemma"),
-    _decoder("gemma2", softcap=True, attention=_CAPPED),
+    _decoder("gemma2", softcap=True, attention="soft-capped: eager, or Flash Attention 2.6"),
     _decoder("gemma3", "gemma3_text"),
-    Family("gpt2", ("gpt2",), "decoder", "transformer", "score", "h", "ln_f", **_GPT2),
+    Family(
+        "gpt2", ("gpt2",), "decoder", "transformer", "score", "h", "ln_f",
+        template="--template", bos="none",
+        notes="Positions are learned, so nothing is padded on the left.",
+    ),
     Family("deberta", ("deberta", "deberta-v2"), "encoder", "deberta", "classifier", **_PAIR),
     Family("bert", ("bert",), "encoder", "bert", "classifier", **_PAIR),
     Family(
@@ -40,8 +41,13 @@ REMOTE = Family(
     backbone="",
     head="",
     pooled="unknown",
+    attention="its own",
     remote_code=True,
-    gradient=True,
     notes="Any other model, by its own code: --trust-remote-code and a 40-digit --revision.",
 )
 """A model whose own code is run: nothing is known about its inside."""
+
+
+def family_of(model_type: str) -> Family | None:
+    """The stock family of a config's ``model_type``, or None."""
+    return next((row for row in STOCK if model_type in row.model_types), None)
