@@ -203,31 +203,30 @@ def _shown(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def _steps(steps: pd.DataFrame) -> pd.DataFrame:
-    """The way there, better upwards: z times the direction's sign, for the first seed."""
+    """The way there, better upwards: z times the direction's sign; drawn for the first seed."""
     if not len(steps):
         return steps
     signs = steps["direction"].map({"optimal": 1.0, "pessimal": -1.0})
     line = steps["method"].where(~steps["baseline"].astype(bool), steps["method"] + " (baseline)")
-    first = steps[["prompt", "length", "direction"]].drop_duplicates().iloc[0]
-    where = (steps[first.index] == first).all(axis=1) & (steps["seed"] == steps["seed"].min())
-    return steps.assign(gain=steps["z"] * signs, line=line, drawn=where)
+    named = [
+        f"{row.prompt}, {row.length} tokens, {row.direction}"
+        for row in steps[["prompt", "length", "direction"]].itertuples()
+    ]
+    return steps.assign(gain=steps["z"] * signs, line=line, search=named)
 
 
 def _figures(tables: dict[str, pd.DataFrame], beside: pd.DataFrame) -> tuple[Figure, ...]:
     steps = tables["steps"]
     if not len(steps):
         return ()
-    tables["first_search"] = steps[steps["drawn"]].drop(columns="drawn").reset_index(drop=True)
-    tables["steps"] = steps.drop(columns="drawn")
-    first = tables["first_search"].iloc[0]
+    tables["trajectories"] = steps[steps["seed"] == steps["seed"].min()].reset_index(drop=True)
     losing = int((~beside["beats_random"]).sum())
     said = f" {losing} of {len(beside)} searches do not beat random." if losing else ""
     return (
         Figure(
             "trajectory", "How far does the search get with its forward tokens?", "lines",
-            "first_search", x="forward_tokens", y="gain", group="line",
+            "trajectories", x="forward_tokens", y="gain", group="line", switch="search",
             x_label="forward tokens", y_label="z, better upwards",
-            caption=f"Prompt {first['prompt']}, {first['length']} tokens, {first['direction']}, "
-            f"one seed; every search is in the table steps.{said}",
+            caption=f"One seed a search; the others are in the table steps.{said}",
         ),
     )  # fmt: skip

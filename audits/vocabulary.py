@@ -318,12 +318,14 @@ def _figures(
     rng = np.random.default_rng(context.seed)
     tables: dict[str, pd.DataFrame] = {}
     figures: list[Figure] = []
+    means: dict[str, Floats] = {}
     sampled = " A sample of the vocabulary." if context.sampled else ""
     for framing, asks in (("positive", "best"), ("negative", "worst")):
         prompts = [p for p in z if p in context.prompts and context.prompts[p].framing == framing]
         if not prompts:
             continue
         mean = np.mean([z[prompt] for prompt in prompts], axis=0)
+        means[framing] = mean
         frame = table[["token", "text", "kind"]].assign(z=mean)[np.isfinite(mean)]
         note = f"{len(frame):,} tokens, mean over {len(prompts)} {framing} prompt(s).{sampled}"
         shuffled = frame.iloc[rng.permutation(len(frame))]
@@ -345,4 +347,16 @@ def _figures(
                 "bars", name, x="z", y="text", group="kind",
                 x_label="score (SD of the vocabulary)", y_label="token", caption=note,
             ))  # fmt: skip
+    if len(means) == 2:
+        frame = table[["token", "text", "kind"]].assign(best=means["positive"])
+        frame = frame.assign(worst=means["negative"])[np.isfinite(sum(means.values()))]
+        tables["best_against_worst"] = frame.iloc[rng.permutation(len(frame))[:POINTS_BY_KIND]]
+        figures.append(Figure(
+            "best_against_worst", "Do scores turn over when the worst is asked for?", "scatter",
+            "best_against_worst", x="best", y="worst", group="kind",
+            x_label="score when asked for the best (SD)",
+            y_label="score when asked for the worst (SD)",
+            caption=f"{min(len(frame), POINTS_BY_KIND):,} of {len(frame):,} tokens, drawn at "
+            f"random; means over the prompts of a framing.{sampled}",
+        ))  # fmt: skip
     return tables, tuple(figures)

@@ -135,6 +135,8 @@ class Figure:
     """Column with the upper end of an interval."""
     value: str | None = None
     """Column with the numbers of a heatmap's cells, 1 at most; it may hold NaN."""
+    switch: str | None = None
+    """Column whose values a reader switches between; a drawing shows the first."""
     x_label: str = ""
     """Axis label with its unit."""
     y_label: str = ""

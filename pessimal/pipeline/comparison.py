@@ -141,14 +141,15 @@ def _record(
     for name in ("pairs", "disagreement"):
         run.log_table(name, comparison.tables[name])
     drawings: dict[str, str] = {}
+    charts: dict[str, str] = {}
     for figure in comparison.figures:
         drawing = draw(figure, comparison.tables)
-        drawings[figure.name] = drawing.svg
+        drawings[figure.name], charts[figure.name] = drawing.svg, drawing.chart
         run.log_bytes(drawing.png, f"figures/{figure.name}.png")
         run.log_text(drawing.svg, f"figures/{figure.name}.svg")
-    write_comparison(document, drawings, scratch / REPORT)
+    write_comparison(document, drawings, scratch / REPORT, charts)
     run.log_file(scratch / REPORT, REPORT)
     if out is not None:
-        write_comparison(document, drawings, out)
+        write_comparison(document, drawings, out, charts)
     run.describe(describe_comparison(document))
     run.log_text(json.dumps(document, indent=1, allow_nan=False), DOCUMENT)

@@ -128,17 +128,20 @@ def report_run(reference: str, out: Path, content: ContentRoot, tracking_uri: st
         Path(place).stem.replace(".", "/", 1): read_frame(tracker, run_id, place)
         for place in artifacts.get("tables", [])
     }
-    drawings = {
-        Path(place).stem: tracker.download(run_id, place).read_text(encoding="utf-8")
-        for place in artifacts.get("figures", [])
-    }
+    drawings, charts = (
+        {
+            Path(place).stem: tracker.download(run_id, place).read_text(encoding="utf-8")
+            for place in artifacts.get(kind, [])
+        }
+        for kind in ("figures", "charts")
+    )
     scores = {
         name: read_frame(tracker, run_id, artifacts[name]) if name in artifacts else None
         for name in ("scores", "words", "as_text")
     }
     write_report(
         document, tables, scores["scores"], drawings, out,
-        words=scores["words"], as_text=scores["as_text"],
+        words=scores["words"], as_text=scores["as_text"], charts=charts,
     )  # fmt: skip
     return run_id
 

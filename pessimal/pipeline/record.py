@@ -36,6 +36,7 @@ VOCABULARY = "scores/vocabulary.parquet"
 WORDS = "scores/words.parquet"
 AS_TEXT = "scores/as_text.parquet"
 REPORT = "report.html"
+CHARTS = "figures/charts"
 SPECS = "inputs/metrics.json"
 POLICY = "inputs/policy.json"
 
@@ -82,6 +83,11 @@ def audit_document(findings: Findings, judgement: Judgement, run_id: str) -> dic
         ],
         "figures": [
             figure_place(audit, figure.name)
+            for audit, result in results.items()
+            for figure in result.figures
+        ],
+        "charts": [
+            f"{CHARTS}/{audit}.{figure.name}.json"
             for audit, result in results.items()
             for figure in result.figures
         ],
@@ -145,7 +151,7 @@ def write_artifacts(
     _log_facts(run, findings, judgement, document)
     _log_scores(run, findings, scratch)
     shown = _log_tables(run, findings.outcomes, scratch)
-    drawings = _log_figures(run, findings.outcomes)
+    drawings, charts = _log_figures(run, findings.outcomes)
     run.log_text(dumps({name: asdict(spec) for name, spec in work.specs.items()}), SPECS)
     run.log_text(dumps(work.policy.document()), POLICY)
     log_gate(run, judgement, document, work.waivers)
@@ -153,6 +159,7 @@ def write_artifacts(
         document, shown, None if tables.vocabulary is None else tables.vocabulary.frame,
         drawings, scratch / REPORT,
         words=None if tables.words is None else tables.words.frame, as_text=tables.as_text,
+        charts=charts,
     )  # fmt: skip
     run.log_file(scratch / REPORT, REPORT)
     run.describe(describe(document))
@@ -233,19 +240,23 @@ def _log_tables(
     return tables
 
 
-def _log_figures(run: RunHandle, outcomes: Sequence[AuditOutcome]) -> dict[str, str]:
-    """Draw the audits' figures; their SVG by ``<audit>.<figure>``."""
+def _log_figures(
+    run: RunHandle, outcomes: Sequence[AuditOutcome]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Draw the audits' figures; their SVG and their charts by ``<audit>.<figure>``."""
     from pessimal.reports.figures import draw
 
     drawings: dict[str, str] = {}
+    charts: dict[str, str] = {}
     for outcome in outcomes:
         for figure in outcome.result.figures if outcome.result else ():
             drawing = draw(figure, outcome.result.tables if outcome.result else {})
             name = f"{outcome.name}.{drawing.name}"
-            drawings[name] = drawing.svg
+            drawings[name], charts[name] = drawing.svg, drawing.chart
             run.log_bytes(drawing.png, f"figures/{name}.png")
             run.log_text(drawing.svg, figure_place(outcome.name, drawing.name))
-    return drawings
+            run.log_text(drawing.chart, f"{CHARTS}/{name}.json")
+    return drawings, charts
 
 
 def _log_frame(run: RunHandle, frame: pd.DataFrame, place: str, scratch: Path) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from pessimal.reports.html import TEMPLATES, page_environment, write_page
-from pessimal.reports.svg import embed
+from pessimal.reports.html import embed_figures, page_environment, page_parts, write_page
 from pessimal.reports.view import flatten, number
 from pessimal.text import escape_markdown
 
@@ -17,35 +14,37 @@ _LENGTH: Final = 4_800
 _METRICS_SHOWN: Final = 400
 
 
-def write_comparison(document: Mapping[str, Any], figures: Mapping[str, str], path: Path) -> None:
+def write_comparison(
+    document: Mapping[str, Any], figures: Mapping[str, str], path: Path,
+    charts: Mapping[str, str] | None = None,
+) -> None:  # fmt: skip
     """Write the report of a comparison.
 
     Args:
         document: a ``pessimal.compare/1`` document.
         figures: SVG documents by name, in the order to show them.
         path: the file; it appears whole or not at all.
+        charts: charts by the name of the figure that they stand in for.
 
     Raises:
         PessimalError: the file can't be written.
     """
-    write_page(path, render_comparison(document, figures))
+    write_page(path, render_comparison(document, figures, charts))
 
 
-def render_comparison(document: Mapping[str, Any], figures: Mapping[str, str]) -> str:
+def render_comparison(
+    document: Mapping[str, Any], figures: Mapping[str, str],
+    charts: Mapping[str, str] | None = None,
+) -> str:  # fmt: skip
     """The report as text; see `write_comparison`."""
-    from markupsafe import Markup
-
-    script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
+    drawn = embed_figures(figures, charts or {})
     labels = [model["label"] for model in document["models"]]
     return page_environment().get_template("compare.html.j2").render(
-        style=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
-        script=Markup(script),
-        script_hash=base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode(),
+        **page_parts(chart for _, _, chart in drawn),
         document=document,
         labels=labels,
         pairs=_by_prompt(document),
-        # Safe by construction: `embed` has rebuilt the SVG.
-        figures=[Markup(embed(name, svg).markup) for name, svg in figures.items()],
+        figures=drawn,
         metrics=document["metrics"][:_METRICS_SHOWN],
         facts=flatten({key: document.get(key) or {} for key in ("versions", "artifacts")}),
     )  # fmt: skip

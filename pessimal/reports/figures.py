@@ -10,15 +10,27 @@ import io
 import re
 import textwrap
 import threading
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from pessimal.audit import Figure
-from pessimal.errors import PessimalError
+from pessimal.reports.charts import make_chart
 from pessimal.reports.matrices import draw_heatmap, draw_map
-from pessimal.text import show_text, show_token
+from pessimal.reports.places import (
+    COLOURS,
+    INK,
+    NOTES,
+    checked,
+    group_ridges,
+    rows,
+    show_name,
+    split,
+    views,
+    y_column,
+)
+from pessimal.text import show_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,14 +38,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-INK: Final = "#1b1b1f"
-# Okabe and Ito's palette, told apart with any of the common colour-vision deficiencies.
-COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a")
 MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
 DASHES: Final = ("-", "--", "-.", ":")
 MAXIMUM_ROWS: Final = 40
 """Categories that a figure has room for; the table holds the rest."""
-_NOTES: Final = {"distribution": "Dot: median; line: 1st to 99th percentile."}
 _RASTER_ABOVE: Final = 2_000
 _STYLE: Final[dict[str, Any]] = {
     "font.family": ["DejaVu Sans"],
@@ -76,6 +84,8 @@ class Drawing:
     """A standalone SVG document."""
     png: bytes
     """The same as PNG, 160 dots an inch."""
+    chart: str
+    """The same to point at, for the report: JSON; see `pessimal.reports.charts`."""
 
 
 def draw(figure: Figure, tables: Mapping[str, pd.DataFrame]) -> Drawing:
@@ -93,9 +103,13 @@ def draw(figure: Figure, tables: Mapping[str, pd.DataFrame]) -> Drawing:
     import matplotlib as mpl
     from matplotlib.figure import Figure as Canvas
 
-    table = _checked(figure, tables)
+    whole = checked(figure, tables)
+    shown, *others = views(figure, whole)
+    view, table = shown
     title = _fit(show_text(figure.question, 200))
-    caption = _fit(f"{show_text(figure.caption, 600)} {_NOTES.get(figure.kind, '')}".strip())
+    said = [show_text(figure.caption, 600), NOTES.get(figure.kind, "")]
+    said += [f"Shown: {show_text(view, 80)}."] if others else []
+    caption = _fit(" ".join(filter(None, said)))
     settings: dict[Any, Any] = {**mpl.rcParamsDefault, **_STYLE}
     with _SETTINGS_LOCK, mpl.rc_context(settings):
         canvas = Canvas(figsize=(7.2, 3.6), layout="constrained")
@@ -117,32 +131,26 @@ def draw(figure: Figure, tables: Mapping[str, pd.DataFrame]) -> Drawing:
         metadata["Title"] = f"{title} {caption}".strip()
         canvas.savefig(svg, format="svg", metadata=metadata)
     kind = "tokens" if {figure.x, figure.y} & {"text", "token"} else "measures"
-    return Drawing(figure.name, title, caption, _themed(svg.getvalue(), kind), png.getvalue())
+    return Drawing(
+        figure.name, title, caption, _themed(svg.getvalue(), kind), png.getvalue(),
+        make_chart(figure, whole),
+    )  # fmt: skip
 
 
 def _distribution(axes: Axes, figure: Figure, table: pd.DataFrame) -> None:
     """A ridge a group, with the median and the 1st to 99th percentile."""
-    import numpy as np
-
-    groups = list(_groups(figure, table))[:MAXIMUM_ROWS]
-    everything = table[figure.x].to_numpy(dtype=float)
-    low, high = np.quantile(everything, [0.0005, 0.9995])
-    edges = np.linspace(low, high if high > low else low + 1, 121)
-    middles = (edges[1:] + edges[:-1]) / 2
+    found = group_ridges(figure, table, MAXIMUM_ROWS)
     labels: list[str] = []
-    for row, (name, part) in enumerate(groups):
-        values = part[figure.x].to_numpy(dtype=float)
-        height = _smoothed(np.histogram(values, edges)[0].astype(float))
+    for row, ridge in enumerate(found):
         base = float(-row)
-        peak = height.max() or 1.0
-        axes.fill_between(middles, base, base + 0.8 * height / peak, color=COLOURS[0], alpha=0.45)
-        first, median, last = np.quantile(values, [0.01, 0.5, 0.99])
-        axes.plot([first, last], [base, base], color=INK, lw=1)
-        axes.plot([median], [base], "o", color=INK, ms=4)
-        labels.append(f"{_label(name)}  (n = {len(values):,})" if name else f"n = {len(values):,}")
+        axes.fill_between(ridge.x, base, base + ridge.heights, color=COLOURS[0], alpha=0.45)
+        axes.plot([ridge.low, ridge.high], [base, base], color=INK, lw=1)
+        axes.plot([ridge.median], [base], "o", color=INK, ms=4)
+        n = f"n = {ridge.n:,}"
+        labels.append(f"{_label(ridge.name)}  ({n})" if ridge.name else n)
     _categories(axes, labels)
-    axes.set_ylim(-len(groups) + 0.65, 0.95)
-    axes.get_figure().set_figheight(1.7 + 0.42 * len(groups))  # type: ignore[union-attr]
+    axes.set_ylim(-len(found) + 0.65, 0.95)
+    axes.get_figure().set_figheight(1.7 + 0.42 * len(found))  # type: ignore[union-attr]
 
 
 def _bars(axes: Axes, figure: Figure, table: pd.DataFrame) -> None:
@@ -155,32 +163,15 @@ def _intervals(axes: Axes, figure: Figure, table: pd.DataFrame) -> None:
 
 def _rows(axes: Axes, figure: Figure, table: pd.DataFrame, *, bars: bool) -> None:
     """One row a category, first on top: a bar or a dot, with its interval."""
-    import numpy as np
-
-    value, category = _value_and_category(figure, table)
-    if category is None:
-        table = table.assign(_row=[str(n + 1) for n in range(len(table))])
-        category = "_row"
-    grouped = figure.group is not None and figure.group != category
-    # A category that is once in each group has one line; rows that only look alike never merge.
-    key = [category, figure.group] if grouped else [category]
-    shared = grouped and bool(
-        table[category].duplicated().any() and not table.duplicated(key).any()
-    )
-    order = dict.fromkeys(table[category]) if shared else range(len(table))
-    line = {name: place for place, name in enumerate(order)}
-    places = [line[name] for name in (table[category] if shared else range(len(table)))]
-    shown = table.assign(_line=places)[np.array(places, dtype=int) < MAXIMUM_ROWS]
-    groups = list(_groups(figure, shown)) if grouped else [("", shown)]
-    height = 0.8 / (len(groups) if shared else 1)
-    for index, (name, part) in enumerate(groups):
-        y = -part["_line"].to_numpy(dtype=float) + ((len(groups) - 1) / 2 - index) * height * shared
-        values = part[value].to_numpy(dtype=float)
+    placed = rows(figure, table, MAXIMUM_ROWS)
+    for index, (name, part) in enumerate(placed.groups):
+        y = part["_place"].to_numpy(dtype=float)
+        values = part[placed.value].to_numpy(dtype=float)
         colour = COLOURS[index % len(COLOURS)]
-        label = _label(name) if grouped else None
+        label = _label(name) if placed.grouped else None
         if bars:
             axes.barh(
-                y, values, height=height * 0.9, color=colour, alpha=0.85, label=label,
+                y, values, height=placed.height * 0.9, color=colour, alpha=0.85, label=label,
                 hatch="///" if index >= len(COLOURS) else None, edgecolor="#ffffff", linewidth=0,
             )  # fmt: skip
         else:
@@ -190,19 +181,19 @@ def _rows(axes: Axes, figure: Figure, table: pd.DataFrame, *, bars: bool) -> Non
         if errors is not None:
             axes.errorbar(values, y, xerr=errors, fmt="none", ecolor=INK if bars else colour, lw=1)
     axes.axvline(0, color=INK, lw=0.7, alpha=0.6)
-    labels = shown.drop_duplicates("_line")[category]
-    _categories(axes, [_label(name) for name in labels])
-    rows = len(labels)
-    axes.set_ylim(-rows + 0.4, 0.6)
-    axes.get_figure().set_figheight(1.7 + 0.24 * max(rows, rows * len(groups) * 0.5 * shared))  # type: ignore[union-attr]
-    _legend(axes, len(groups))
+    _categories(axes, [_label(name) for name in placed.labels])
+    lines = len(placed.labels)
+    axes.set_ylim(-lines + 0.4, 0.6)
+    room = lines * max(1.0, 0.4 / placed.height)
+    axes.get_figure().set_figheight(1.7 + 0.24 * room)  # type: ignore[union-attr]
+    _legend(axes, len(placed.groups))
 
 
 def _scatter(axes: Axes, figure: Figure, table: pd.DataFrame) -> None:
-    groups = list(_groups(figure, table))
+    groups = list(split(figure, table))
     for index, (name, part) in enumerate(groups):
         axes.scatter(
-            part[figure.x], part[_y(figure)], s=9, alpha=0.55, linewidths=0,
+            part[figure.x], part[y_column(figure)], s=9, alpha=0.55, linewidths=0,
             color=COLOURS[index % len(COLOURS)], marker=_marker(index),
             label=_label(name), rasterized=len(table) > _RASTER_ABOVE,
         )  # fmt: skip
@@ -210,12 +201,12 @@ def _scatter(axes: Axes, figure: Figure, table: pd.DataFrame) -> None:
 
 
 def _lines(axes: Axes, figure: Figure, table: pd.DataFrame) -> None:
-    groups = list(_groups(figure, table))
+    groups = list(split(figure, table))
     for index, (name, part) in enumerate(groups):
         ordered = part.sort_values(figure.x, kind="stable")
         colour = COLOURS[index % len(COLOURS)]
         axes.plot(
-            ordered[figure.x], ordered[_y(figure)], color=colour, lw=1.6, label=_label(name),
+            ordered[figure.x], ordered[y_column(figure)], color=colour, lw=1.6, label=_label(name),
             ls=DASHES[index % len(DASHES)],
         )  # fmt: skip
         if figure.low and figure.high:
@@ -234,7 +225,7 @@ def _heatmap(axes: Axes, figure: Figure, table: pd.DataFrame) -> None:
 
 def _map(axes: Axes, figure: Figure, table: pd.DataFrame) -> None:
     labels = [_label(name) for name in table[figure.group]] if figure.group else []
-    draw_map(axes, table[[figure.x, _y(figure)]].to_numpy(dtype=float), labels)
+    draw_map(axes, table[[figure.x, y_column(figure)]].to_numpy(dtype=float), labels)
 
 
 _KINDS: Final[Mapping[str, Callable[[Axes, Figure, Any], None]]] = {
@@ -248,71 +239,9 @@ _KINDS: Final[Mapping[str, Callable[[Axes, Figure, Any], None]]] = {
 }
 
 
-def _checked(figure: Figure, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """The figure's table, without the rows that can't be drawn."""
-    import numpy as np
-
-    table = tables.get(figure.table)
-    named = (figure.x, figure.y, figure.group, figure.low, figure.high, figure.value)
-    columns = [c for c in named if c]
-    missing = columns if table is None else [c for c in columns if c not in table.columns]
-    if figure.y is None and figure.kind in ("scatter", "lines", "heatmap", "map"):
-        missing.append("y")
-    if figure.value is None and figure.kind == "heatmap":
-        missing.append("value")
-    if table is None or missing:
-        raise PessimalError(
-            "figure_invalid",
-            f"The figure {figure.name!r} needs the table {figure.table!r} with "
-            f"{', '.join(missing)}.",
-            "Mend the audit that declares it.",
-        )
-    if not len(table) or figure.kind == "heatmap":
-        # A heatmap's empty cells are drawn so; an empty table's columns have no type to tell
-        # numbers by.
-        return table
-    drawn = [c for c in (figure.x, figure.y) if c and _numeric(table, c)]
-    if not drawn:
-        raise PessimalError(
-            "figure_invalid", f"The figure {figure.name!r} has no numeric column to draw.",
-            "Mend the audit that declares it.",
-        )  # fmt: skip
-    finite = np.isfinite(table[drawn].to_numpy(dtype=float)).all(axis=1)
-    kept: pd.DataFrame = table[finite]
-    return kept
-
-
-def _numeric(table: pd.DataFrame, column: str) -> bool:
-    from pandas.api.types import is_bool_dtype, is_numeric_dtype
-
-    return is_numeric_dtype(table[column]) and not is_bool_dtype(table[column])
-
-
-def _value_and_category(figure: Figure, table: pd.DataFrame) -> tuple[str, str | None]:
-    if figure.y is None:
-        return (figure.x, figure.group)
-    # Of two numeric columns the vertical one is the value, as the axes say.
-    if _numeric(table, figure.y):
-        return (figure.y, figure.x)
-    return (figure.x, figure.y)
-
-
-def _groups(figure: Figure, table: pd.DataFrame) -> Iterator[tuple[Hashable, pd.DataFrame]]:
-    """The groups in the order of the table."""
-    if figure.group is None:
-        yield "", table
-        return
-    for name in dict.fromkeys(table[figure.group]):
-        yield name, table[table[figure.group] == name]
-
-
 def _marker(index: int) -> str:
     # A second round of colours meets other shapes.
     return MARKERS[(index + index // len(COLOURS)) % len(MARKERS)]
-
-
-def _y(figure: Figure) -> str:
-    return figure.y or figure.x
 
 
 def _errors(
@@ -327,13 +256,6 @@ def _errors(
     # Matplotlib refuses negative lengths: an interval that excludes its value has no whisker.
     lengths: NDArray[np.float64] = np.clip(np.nan_to_num(np.stack([low, high])), 0, None)
     return lengths
-
-
-def _smoothed(counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    import numpy as np
-
-    kernel = np.exp(-0.5 * (np.arange(-6, 7) / 2.0) ** 2)
-    return np.convolve(counts, kernel / kernel.sum(), mode="same")
 
 
 def _categories(axes: Axes, labels: list[str]) -> None:
@@ -352,10 +274,7 @@ def _legend(axes: Axes, count: int) -> None:
 
 
 def _label(name: object) -> str:
-    """A label with the spaces at its ends visible, and those between words left alone."""
-    if not isinstance(name, str):
-        return _fit(str(name))
-    return _fit(re.sub("(?<=[^␣])␣+(?=[^␣])", lambda m: " " * len(m.group()), show_token(name, 32)))
+    return _fit(show_name(name, 32))
 
 
 def _fit(text: str) -> str:

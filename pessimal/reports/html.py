@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
+import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pessimal.errors import PessimalError
 from pessimal.reports.intervals import draw_interval
-from pessimal.reports.svg import embed
-from pessimal.reports.tokens import json_for_html, pack_vocabulary, prompt_tokens
+from pessimal.reports.svg import Embedded, embed
+from pessimal.reports.tokens import json_for_html, kinds_chart, pack_vocabulary, prompt_tokens
 from pessimal.reports.view import (
     as_text_summary,
     flatten,
@@ -30,6 +34,7 @@ from pessimal.text import show_text, show_token
 if TYPE_CHECKING:
     import jinja2
     import pandas as pd
+    from markupsafe import Markup
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 TOKENS_LISTED: Final = 20
@@ -44,6 +49,7 @@ def write_report(
     *,
     words: pd.DataFrame | None = None,
     as_text: pd.DataFrame | None = None,
+    charts: Mapping[str, str] | None = None,
 ) -> None:
     """Write the report of one audit.
 
@@ -57,11 +63,14 @@ def write_report(
         path: the file to write; it appears whole or not at all.
         words: the word table.
         as_text: the sample scored as text: ``token_id prompt score text_score reason``.
+        charts: charts by the name of the figure that they stand in for.
 
     Raises:
         PessimalError: the file can't be written.
     """
-    page = render_report(document, tables, vocabulary, figures, words=words, as_text=as_text)
+    page = render_report(
+        document, tables, vocabulary, figures, words=words, as_text=as_text, charts=charts
+    )
     write_page(path, page)
 
 
@@ -73,28 +82,26 @@ def render_report(
     *,
     words: pd.DataFrame | None = None,
     as_text: pd.DataFrame | None = None,
+    charts: Mapping[str, str] | None = None,
 ) -> str:
     """The report as text; see `write_report`."""
     from markupsafe import Markup
 
-    script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
-    style = (TEMPLATES / "report.css").read_text(encoding="utf-8")
     model: Mapping[str, Any] = document.get("model") or {}
     prompts: Sequence[Mapping[str, Any]] = document.get("prompts") or []
     tokens = [] if vocabulary is None else prompt_tokens(vocabulary, prompts, TOKENS_LISTED)
-    drawn = [embed(name, svg) for name, svg in figures.items()]
-    packed = None
+    drawn = embed_figures(figures, charts or {})
+    kinds = packed = None
     if vocabulary is not None and tokens:
         meta, data = pack_vocabulary(vocabulary, tokens)
         packed = {"meta": Markup(json_for_html(meta)), "data": Markup(data), **meta}
+        kinds = Markup(json_for_html(kinds_chart(vocabulary, tokens)))
     # Safe by construction: our own files, escaped JSON, base64 and SVG that `embed` has rebuilt.
     return (
         page_environment()
         .get_template("report.html.j2")
         .render(
-            style=Markup(style),
-            script=Markup(script),
-            script_hash=base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode(),
+            **page_parts([kinds, *(chart for _, _, chart in drawn)]),
             document=document,
             model=model,
             summary=summarise(document),
@@ -107,7 +114,8 @@ def render_report(
             notes=[*(model.get("notes") or []), *(document.get("notes") or [])],
             tokens=tokens,
             packed=packed,
-            figures=[(figure, Markup(figure.markup)) for figure in drawn],
+            kinds=kinds,
+            figures=drawn,
             searches=document.get("searches") or [],
             as_text=as_text_summary(as_text, vocabulary),
             words=word_lists(document, words),
@@ -115,6 +123,86 @@ def render_report(
             facts=flatten({k: document.get(k) or {} for k in ("versions", "timings", "artifacts")}),
         )
     )
+
+
+def embed_figures(
+    figures: Mapping[str, str], charts: Mapping[str, str]
+) -> list[tuple[Embedded, Markup, Markup | None]]:
+    """Every figure with its drawing as mark-up, and its chart where there is one.
+
+    Args:
+        figures: SVG documents by name.
+        charts: charts, JSON, by the same names.
+
+    Raises:
+        PessimalError: one is not what it should be.
+    """
+    from markupsafe import Markup
+
+    found = []
+    for name, svg in figures.items():
+        figure = embed(name, svg)
+        found_chart = _checked(name, charts[name]) if name in charts else None
+        shown = found_chart is not None and found_chart["views"]
+        chart = Markup(json_for_html(found_chart)) if shown else None
+        # Safe by construction: `embed` has rebuilt the SVG, and the JSON stays in its script.
+        found.append((figure, Markup(figure.markup), chart))
+    return found
+
+
+def page_parts(charts: Iterable[object]) -> dict[str, Any]:
+    """What every page is made with: ``style script plotly``, and ``allowed``, the scripts' hashes.
+
+    Args:
+        charts: the page's charts; where all are None, the library that draws them is left out.
+    """
+    from markupsafe import Markup
+
+    script = "".join(
+        (TEMPLATES / name).read_text(encoding="utf-8") for name in ("charts.js", "report.js")
+    )
+    hashes = [_hash(script)]
+    packed = None
+    if any(chart is not None for chart in charts):
+        packed, digest = _library()
+        hashes.append(digest)
+    return {
+        "style": Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
+        "script": Markup(script),
+        "plotly": None if packed is None else Markup(packed),
+        # Safe by construction: base64.
+        "allowed": Markup(" ".join(f"'sha256-{digest}'" for digest in hashes)),
+    }
+
+
+@cache
+def _library() -> tuple[str, str]:
+    """plotly.js, gzip in base64, and its hash for the page's policy."""
+    # Found without importing it: only its script is used.
+    found = find_spec("plotly")
+    assert found is not None
+    assert found.origin is not None
+    file = Path(found.origin).parent / "package_data" / "plotly.min.js"
+    text = file.read_text(encoding="utf-8")
+    packed = gzip.compress(text.encode("utf-8"), mtime=0)
+    return base64.b64encode(packed).decode("ascii"), _hash(text)
+
+
+def _hash(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+
+
+def _checked(name: str, chart: str) -> Any:
+    try:
+        found = json.loads(chart)
+        if not isinstance(found, dict) or not isinstance(found.get("views"), list):
+            raise ValueError("it has no views")
+    except ValueError as error:
+        raise PessimalError(
+            "figure_invalid", f"The chart {name!r} can't be read: {error}.",
+            "Make the run's figures again by auditing again.",
+        ) from error  # fmt: skip
+    return found
 
 
 def page_environment() -> jinja2.Environment:

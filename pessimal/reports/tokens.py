@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from pessimal.reports.charts import chart, ridge_traces, view
+from pessimal.reports.places import NOTES, ridges
 from pessimal.text import show_text, show_token
 
 if TYPE_CHECKING:
@@ -149,6 +151,22 @@ def pack_vocabulary(
     }
     packed = gzip.compress(b"".join(parts), compresslevel=6, mtime=0)
     return meta, base64.b64encode(packed).decode("ascii")
+
+
+def kinds_chart(vocabulary: pd.DataFrame, prompts: Sequence[PromptTokens]) -> dict[str, Any]:
+    """The distribution of each kind of token, a view a prompt; see `pessimal.reports.charts`."""
+    import numpy as np
+
+    kinds = vocabulary["kind"].astype(str).to_numpy(dtype=object)
+    names = list(vocabulary["kind"].astype(str).value_counts().index)
+    places = {kind: np.flatnonzero(kinds == kind) for kind in names}
+    shown = []
+    for column, prompt in zip(score_columns(vocabulary), prompts, strict=True):
+        z = (vocabulary[column].to_numpy(dtype=np.float64) - prompt.mean) / (prompt.sd or 1.0)
+        groups = [(kind, z[rows][np.isfinite(z[rows])]) for kind, rows in places.items()]
+        label = "score (SD of the vocabulary)"
+        shown.append(view(prompt.id, *ridge_traces(ridges(groups)), label, ""))
+    return chart("How does each kind of token score?", NOTES["distribution"], shown)
 
 
 def json_for_html(value: object) -> str:

@@ -200,6 +200,7 @@ def table_preview(table: pd.DataFrame) -> dict[str, Any]:
     ]  # fmt: skip
     return {
         "columns": [show_text(column, 80) for column in head.columns],
+        "numeric": [head[column].dtype.kind in "iuf" for column in head.columns],
         "rows": rows,
         "total": len(table),
     }

@@ -85,5 +85,8 @@ def test_baselines_are_no_found_replies() -> None:
     result = measured(make_searches())
     assert len(result.tables["replies"]) == 24
     assert {"random", "beam", "ours"} <= set(result.tables["methods"].columns)
-    lines = result.tables["first_search"]["line"]
-    assert set(lines) == {"gcg", "random (baseline)", "beam (baseline)"}
+    drawn = result.tables["trajectories"]
+    assert set(drawn["line"]) == {"gcg", "random (baseline)", "beam (baseline)"}
+    (figure,) = result.figures
+    assert figure.switch == "search"
+    assert drawn["search"].nunique() == len(drawn.groupby(["prompt", "length", "direction"]))

@@ -114,4 +114,4 @@ def test_a_sample_is_labelled():
     context = dataclasses.replace(make_context(), sampled=True)
     result = AUDITS["vocabulary"].function(context)
     assert all("sample" in figure.caption for figure in result.figures)
-    assert len(result.figures) == 6
+    assert len(result.figures) == 7

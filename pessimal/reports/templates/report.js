@@ -13,6 +13,18 @@
     });
     unfold.hidden = false;
   }
+  const prompt = byId("prompt");
+  if (prompt) {
+    prompt.addEventListener("change", () => {
+      for (const article of document.querySelectorAll("article[data-prompt]")) {
+        article.hidden = prompt.value !== "" && article.dataset.prompt !== prompt.value;
+        const rest = article.closest("details.more");
+        if (rest && prompt.value !== "" && !article.hidden) rest.open = true;
+      }
+      document.dispatchEvent(new CustomEvent("prompt", { detail: prompt.value }));
+    });
+    byId("prompt-control").hidden = false;
+  }
   if (!byId("vocabulary-data")) return;
   const status = byId("vocabulary-status");
   if (typeof DecompressionStream === "undefined") {
