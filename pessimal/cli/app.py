@@ -10,6 +10,7 @@ import click
 from pessimal import __version__
 from pessimal.cli.compare import compare
 from pessimal.cli.gate import gate, report_options
+from pessimal.cli.models import models
 from pessimal.cli.options import MODEL_FIELDS, model_options, output_options, tracking_options
 from pessimal.cli.output import print_document
 from pessimal.cli.search import search, tune
@@ -119,6 +120,7 @@ def score(**flags: Any) -> int:
     return run_score(flags)
 
 
+app.add_command(models)
 app.add_command(compare)
 app.add_command(search)
 app.add_command(tune)

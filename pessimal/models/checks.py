@@ -39,11 +39,12 @@ def check_loading(source: ModelSource, report: Mapping[str, Any], *, short: bool
     missing = set(map(str, report["missing_keys"]))
     if source.adapter is not None:
         missing -= _head_keys_of_adapter(source)
-    head = "head." if source.family.own_head else ""
-    if head + source.head_key in missing:
+    own = sorted(key for key in missing if source.family.own_head and key.startswith("head."))
+    if source.head_key in missing or own:
+        lost = own[0].removeprefix("head.") if own else source.head_key
         raise PessimalError(
             "head_missing",
-            f"The checkpoint holds no head {source.head_key}: it was made at random.",
+            f"The checkpoint holds no head {lost}: it was made at random.",
             "Name the whole reward model, or save its head under that name.",
         )
     if missing:

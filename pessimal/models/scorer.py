@@ -23,7 +23,7 @@ from pessimal.models.prefix import SharedPrefixBackbone
 from pessimal.models.records import LoadedModel, ReplySlot, ScoringPath
 from pessimal.models.scalar import find_scores
 from pessimal.models.selftest import SelfTest, run_self_test
-from pessimal.models.slot import find_last, position_limit
+from pessimal.models.slot import ORDINARY, find_last, position_limit, refuse_headers
 from pessimal.models.vocabulary import identical_rows
 
 Scores = NDArray[np.float32]
@@ -116,7 +116,22 @@ class Scorer:
             self_test_max_difference=test.max_difference_sd,
         )
         steps = [f"stepped down from the faster path {step}" for step in test.steps]
-        return document | {"notes": [*document["notes"], *steps]}
+        notes = {"notes": [*document["notes"], *test.notes, *steps]}
+        return document | notes | self._quantiles(slot)
+
+    @torch.no_grad()
+    def _quantiles(self, slot: ReplySlot) -> dict[str, Any]:
+        """What a head that predicts quantiles says of ordinary replies; nothing of others."""
+        head = self.model.head
+        if not hasattr(head, "quantiles"):
+            return {}
+        found = {}
+        for reply in ORDINARY:
+            middle = self.model.tokenizer(reply, add_special_tokens=False)["input_ids"]
+            ids = np.array([[*slot.prefix_ids, *middle, *slot.suffix_ids]], np.int64)
+            states = self._reference.states(self.batcher.to_device(ids))
+            found[reply] = self._reference.head.quantiles(*states)[0].float().tolist()
+        return {"quantiles": found}
 
     @property
     def halvings(self) -> tuple[str, ...]:
@@ -145,7 +160,7 @@ class Scorer:
                 ``out_of_memory`` with the smallest batch.
         """
         tails = [(*reply, *slot.suffix_ids) for reply in replies]
-        self.refuse_headers(tails)
+        refuse_headers(self.model.source, tails)
         return self._score(slot, slot.prefix_ids, tails, batch_rows)
 
     def score_sequences(
@@ -175,7 +190,7 @@ class Scorer:
                 "A rendered sequence does not begin with its prompt: its token types are unknown.",
                 "Score replies by ids instead of as text.",
             )
-        self.refuse_headers(sequences, in_prompt=1)
+        refuse_headers(self.model.source, sequences, in_prompt=1)
         scores = np.empty(len(sequences), np.float32)
         pairs = list(zip(sequences, shares.tolist(), strict=True))
         tails = [tuple(ids[start:]) for ids, shared in pairs if shared]
@@ -319,29 +334,6 @@ class Scorer:
             if len(self._gates) > KEPT_PREFIXES:
                 self._gates.popitem(last=False)
             return partial(pool, gate=self._gates[prefix])
-
-    def refuse_headers(self, sequences: Sequence[Ids], in_prompt: int = 0) -> None:
-        """Refuse replies that hold the header at which a gated head reads the prompt.
-
-        Args:
-            sequences: ids, of replies or of whole sequences.
-            in_prompt: how many such headers belong to the prompt.
-
-        Raises:
-            PessimalError: ``reply_moves_gate``.
-        """
-        wanted = self.model.source.gate_ids
-        size = len(wanted)
-        for ids in sequences if wanted else ():
-            starts = range(len(ids) - size + 1)
-            found = sum(tuple(ids[start : start + size]) == wanted for start in starts)
-            if found > in_prompt:
-                raise PessimalError(
-                    "reply_moves_gate",
-                    "A reply holds the header that the head's gate is read at, so it would steer "
-                    "how it is judged.",
-                    "Leave such replies out: they can't be written by a policy.",
-                )
 
     def whole(self, slot: ReplySlot, ids: Tensor, module: Any = None) -> Tensor:
         """`own_forward` without padding, row by row where the model has no pad to batch with."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pessimal.errors import PessimalError
-from pessimal.models.records import LoadedModel, ReplySlot, ScoringPath
-
-if TYPE_CHECKING:
-    from pessimal.models.scorer import Scorer
+from pessimal.models.families import scale_notes
+from pessimal.models.records import OpenModel, ReplySlot, ScoringPath
 
 TOLERANCE_SD = {"float16": 0.0625, "bfloat16": 0.5}
 """Largest difference from the reference, in SD of its scores, for 16-bit models: two forwards
@@ -22,6 +21,35 @@ FLOAT32_TOLERANCE_SD = 1e-4
 FIRST_CHECK = 64
 """Random tokens that must not all score alike."""
 NEXT_PATH: dict[ScoringPath, ScoringPath] = {"shared": "copied", "copied": "full"}
+
+
+class Tested(Protocol):
+    """A scorer of weights that are here."""
+
+    path: ScoringPath
+    """The path that it is on."""
+
+    @property
+    def model(self) -> OpenModel:
+        """Its model."""
+        ...
+
+    @property
+    def dtype(self) -> Any:
+        """Its torch dtype."""
+        ...
+
+    def use(self, path: ScoringPath) -> None:
+        """Take another path."""
+        ...
+
+    def score(self, slot: ReplySlot, replies: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        """Scores of replies by its path."""
+        ...
+
+    def reference(self, slot: ReplySlot, reply: Sequence[int]) -> float:
+        """The score by the model's own forward."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -42,6 +70,8 @@ class SelfTest:
     """Why each faster path was given up; empty when the first one passed."""
     compared_with: str = "the model's own forward"
     """What the scores were set beside."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know."""
 
     @property
     def subject(self) -> str:
@@ -50,7 +80,7 @@ class SelfTest:
 
 
 def run_self_test(
-    scorer: Scorer, slot: ReplySlot, random_tokens: int, max_special: int, seed: int
+    scorer: Tested, slot: ReplySlot, random_tokens: int, max_special: int, seed: int
 ) -> SelfTest:
     """See `Scorer.self_test`."""
     rows = scorer.model.embedding_rows
@@ -74,7 +104,10 @@ def run_self_test(
             difference = float(np.abs(scores[: len(compared)] - expected).max()) / sd
             if difference <= tolerance:
                 refuse_degenerate(scores)
-                return SelfTest(scorer.path, difference, sd, len(compared), tolerance, tuple(steps))
+                return SelfTest(
+                    scorer.path, difference, sd, len(compared), tolerance, tuple(steps),
+                    notes=scale_notes(scorer.model.id, scorer.model.family, scores),
+                )  # fmt: skip
             steps.append(f"{scorer.path}: {difference:.2g} SD from the model's own forward")
         if scorer.path not in NEXT_PATH:
             raise PessimalError(
@@ -85,7 +118,7 @@ def run_self_test(
         scorer.use(NEXT_PATH[scorer.path])
 
 
-def special_ids(model: LoadedModel) -> list[int]:
+def special_ids(model: OpenModel) -> list[int]:
     """The tokenizer's special ids that have an embedding row, ascending."""
     ids = set(model.tokenizer.all_special_ids)
     added = getattr(model.tokenizer, "added_tokens_decoder", {})

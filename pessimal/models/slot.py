@@ -70,6 +70,31 @@ def find_last(ids: Sequence[int], wanted: Sequence[int]) -> int:
     raise ValueError("the ids that were looked for are not there")
 
 
+def refuse_headers(
+    source: ModelSource, sequences: Sequence[Sequence[int]], in_prompt: int = 0
+) -> None:
+    """Refuse replies that hold the header at which a gated head reads the prompt.
+
+    Args:
+        source: the model.
+        sequences: ids, of replies or of whole sequences.
+        in_prompt: how many such headers belong to the prompt.
+
+    Raises:
+        PessimalError: ``reply_moves_gate``.
+    """
+    wanted, size = source.gate_ids, len(source.gate_ids)
+    for ids in sequences if wanted else ():
+        starts = range(len(ids) - size + 1)
+        if sum(tuple(ids[start : start + size]) == wanted for start in starts) > in_prompt:
+            raise PessimalError(
+                "reply_moves_gate",
+                "A reply holds the header that the head's gate is read at, so it would steer how "
+                "it is judged.",
+                "Leave such replies out: a policy's reply ends before that header.",
+            )
+
+
 def position_limit(source: ModelSource) -> int:
     """How many positions a sequence may have."""
     limit = int(getattr(source.config, "max_position_embeddings", 0) or 2**31)

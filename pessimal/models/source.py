@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from logging import getLogger
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from pessimal.models.records import ModelRequest, ModelSource
 from pessimal.models.slot import PROBE_PROMPT, encode_as_text, find_last, find_slot
 from pessimal.models.steps import passed
 from pessimal.models.templates import has_tokenizer, open_tokenizer, pin_date, read_template
-from pessimal.text import show_token
+from pessimal.text import show_text, show_token
 
 DEMOS = ("demo", "demo-biased")
 ADAPTER_PREFIX = "base_model.model."
@@ -196,6 +197,7 @@ def _find_family(
         refuse(family, trust_remote_code=code and request.trust_remote_code)
     if code and request.trust_remote_code:
         _require_reviewed(parts)
+        getLogger(__name__).warning("Running code that isn't Pessimal's: %s", _code(parts.model))
         return REMOTE
     if family is None and code:
         raise PessimalError(
@@ -220,6 +222,14 @@ def _find_family(
     return family
 
 
+def _code(place: Place) -> str:
+    """The files of code that a model brings, and at which commit."""
+    files = sorted(str(path.relative_to(place.folder)) for path in place.folder.rglob("*.py"))
+    commit = split_name(place.id, place.revision)[1]
+    named = ", ".join(files) or "files of another repository that its config names"
+    return f"{show_text(named)} of {show_text(place.id)} at {commit}."
+
+
 def _require_reviewed(parts: _Parts) -> None:
     """Refuse code that isn't pinned, and an adapter on it."""
     require_commit(parts.model.id, split_name(parts.model.id, parts.model.revision)[1])
@@ -239,7 +249,7 @@ def _find_head(
     adapter: Path | None,
 ) -> tuple[str, tuple[int, ...]]:
     if family.own_head:
-        key = next(name for name in shapes if name.startswith(family.keys[0]))
+        key = min(name for name in shapes if name.startswith(family.keys[0]))
         return key, shapes[key]
     key = f"{family.head}.weight"
     shape = learned.get(ADAPTER_PREFIX + key) or shapes.get(key)
@@ -274,8 +284,8 @@ def _refuse_headless(
         raise PessimalError(
             "causal_lm",
             f"This is a causal language model ({name}), not a reward model: it has no {key}.",
-            "Name a sequence classifier with one output; or read it as a judge (--kind judge) or as "
-            "a policy (--kind implicit --reference MODEL).",
+            "Name a sequence classifier with one output; or read it as a judge (--kind judge) or "
+            "as a policy (--kind implicit --reference MODEL).",
         )
     found = f" It holds {', '.join(similar[:3])} instead." if similar else ""
     raise PessimalError(
@@ -340,8 +350,9 @@ def _notes(source: ModelSource, raw: Mapping[str, Any]) -> tuple[str, ...]:
         notes.append(f"The config's pad id is {own}, the tokenizer's {other}; scores use neither.")
     if source.family.kind == "remote":
         notes.append(
-            "Scores are what the model's own code returns: where it pools is unknown, and whether a "
-            "higher score is better is for its card to say."
+            "Scores are what the model's own code returns: where it pools is unknown, and whether "
+            "a higher score is better is for its card to say. It runs "
+            + _code(Place(source.id, source.revision, source.folder))
         )
     notes += _head_notes(source, raw)
     name = str((raw.get("architectures") or [""])[0])

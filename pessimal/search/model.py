@@ -15,6 +15,7 @@ from pessimal.models.prefix import Prefix, SharedPrefixBackbone
 from pessimal.models.protocol import ReplyScorer
 from pessimal.models.records import ReplySlot
 from pessimal.models.scorer import Scorer
+from pessimal.models.slot import refuse_headers
 from pessimal.search.gradient import Gradients, no_gradient
 
 Ids = tuple[int, ...]
@@ -92,7 +93,7 @@ class TorchReplyModel:
         start = shared if self.sharing == "tokens" else 0
         prefix = self._after(replies[0][:start])
         tails = np.array([(*reply[start:], *self._slot.suffix_ids) for reply in replies], np.int64)
-        self._scorer.refuse_headers(replies)
+        refuse_headers(self._scorer.model.source, replies)
         batcher, pool = self._scorer.batcher, self._scorer.pool_after(self._slot.prefix_ids)
         assert pool is not None
         rows = batcher.rows("shared", prefix.length, tails.shape[1])

@@ -84,8 +84,13 @@ def test_code_needs_a_whole_commit(tmp_path: Path, revision: str | None) -> None
     assert error.code == "revision_not_pinned"
 
 
-def test_trusted_code_scores_by_its_own_forward(tmp_path: Path) -> None:
+def test_trusted_code_scores_by_its_own_forward(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     model = loaded(build_remote(tmp_path / "m"), trust_remote_code=True, revision=COMMIT)
+    (warned,) = [record.getMessage() for record in caplog.records]
+    assert "modeling_gated.py" in warned
+    assert COMMIT in warned
     assert type(model.module).__name__ == "Gated"
     assert model.family.kind == "remote"
     assert model.revision == COMMIT

@@ -8,6 +8,7 @@ from pessimal.models.families.own import OWN
 from pessimal.models.families.published import PUBLISHED
 from pessimal.models.families.recognise import by_class, recognise, refuse, stock_family
 from pessimal.models.families.records import Family, Golden, Kind, Pooled, Published, Status
+from pessimal.models.families.scale import known_scores, scale_notes
 from pessimal.models.families.stock import REMOTE, STOCK, family_of
 
 FAMILIES: tuple[Family, ...] = (*STOCK, *OWN, REMOTE, *UNVERIFIED, *REFUSED)
@@ -25,7 +26,9 @@ __all__ = [
     "Status",
     "by_class",
     "family_of",
+    "known_scores",
     "recognise",
     "refuse",
+    "scale_notes",
     "stock_family",
 ]

@@ -214,7 +214,6 @@ class QuantileHead(GatedHead):
     """QRM: quantiles of every objective's reward; an objective's reward is their mean."""
 
     def __init__(self, config: Any, shapes: Shapes) -> None:
-        super().__init__(config, shapes)
         self.objectives = shapes["reward_transform_matrix"][0]
         if self.objectives != OBJECTIVES:
             raise PessimalError(
@@ -223,6 +222,7 @@ class QuantileHead(GatedHead):
                 f" for {OBJECTIVES}.",
                 "Read its code, then pass --trust-remote-code and --revision with its commit.",
             )
+        super().__init__(config, shapes)
 
     def by_quantile(self, hidden: Tensor) -> Tensor:
         """Rewards before the transform, ``[B, objectives, quantiles]``."""
