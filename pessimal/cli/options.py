@@ -72,10 +72,27 @@ def model_options(command: Command) -> Command:
         click.option("--adapter", metavar="DIR", help="PEFT adapter to put on the model."),
         click.option("--template", type=click.Path(path_type=Path), metavar="FILE",
                      help="Chat template (jinja) to use instead of the tokenizer's own."),
+        click.option("--calibrate-with", metavar="M",
+                     help="The weights behind an endpoint, to compare its scores with."),
+        click.option("--endpoint", metavar="DIALECT",
+                     help="What the server at --model URL speaks: openrlhf, sglang, vllm-classify,"
+                     " vllm-pooling, or a JSON file (docs/endpoints.md)."),
+        click.option("--judge-template", type=click.Path(path_type=Path), metavar="FILE",
+                     help="What --kind judge is asked, in jinja, with prompt and reply."),
+        click.option("--with-suffix", is_flag=True,
+                     help="Count what the template writes after a reply, in --kind implicit."),
+        click.option("--beta", type=float, default=0.1, show_default=True,
+                     help="The factor of --kind implicit."),
+        click.option("--reference", metavar="M", help="The reference model of --kind implicit."),
+        click.option("--kind", type=click.Choice(["reward", "implicit", "judge"]),
+                     default="reward", show_default=True,
+                     help="A reward model's head; a policy against its --reference; or any"
+                     " instruct model's Yes less its No."),
         click.option("--tokenizer", metavar="DIR", help="Tokenizer other than the model's own."),
         click.option("--revision", metavar="COMMIT", help="Revision of a hub id."),
         click.option("--model", default="demo", show_default=True, metavar="M",
-                     help="A folder, a hub id (org/name@revision), demo or demo-biased."),
+                     help="A folder, a hub id (org/name@revision), demo or demo-biased; or the URL"
+                     " of an --endpoint."),
     ):  # fmt: skip
         command = option(command)
     return command
@@ -83,5 +100,6 @@ def model_options(command: Command) -> Command:
 
 MODEL_FIELDS = (
     "model", "revision", "tokenizer", "template", "adapter", "trust_remote_code", "allow_pickle",
-    "dtype", "device", "bos",
+    "dtype", "device", "bos", "kind", "reference", "beta", "with_suffix", "judge_template",
+    "endpoint", "calibrate_with",
 )  # fmt: skip

@@ -68,7 +68,8 @@ def hash_source(source: ModelSource, head: str) -> ModelHashes:
 
 def source_files(source: ModelSource) -> dict[str, list[Path]]:
     """The files that a score depends on, by the name of the part that they make."""
-    config = [source.folder / "config.json"]
+    # A GGUF file is its own config; the folder of an endpoint's tokenizer may hold none.
+    config = [path for path in [source.folder / "config.json"] if path.is_file()]
     if source.family.kind == "remote":
         config += source.folder.rglob("*.py")
     parts = {
@@ -78,7 +79,7 @@ def source_files(source: ModelSource) -> dict[str, list[Path]]:
     }
     if source.adapter is not None:
         parts["adapter"] = _matching(source.adapter, ADAPTER_FILES)
-    return parts
+    return parts | {name: list(files) for name, files in source.parts.items()}
 
 
 def template_files(source: ModelSource) -> list[Path]:

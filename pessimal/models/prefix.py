@@ -95,6 +95,9 @@ class SharedPrefixBackbone:
         ValueError: the backbone doesn't call attention functions by name.
     """
 
+    pools = True
+    """Whether only the last position's output is wanted."""
+
     def __init__(self, backbone: Any, family: Family) -> None:
         register()
         backbone.set_attn_implementation(ATTENTION)
@@ -103,7 +106,8 @@ class SharedPrefixBackbone:
         layers = getattr(backbone, family.layers)
         self.backbone = backbone
         self.last_layer = len(layers) - 1
-        pool_last_layer(layers[-1])
+        if self.pools:
+            pool_last_layer(layers[-1])
 
     def record(self, ids: Tensor) -> Prefix:
         """Run the prefix once.

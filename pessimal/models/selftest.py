@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pessimal.errors import PessimalError
-from pessimal.models.families import scale_notes
 from pessimal.models.records import OpenModel, ReplySlot, ScoringPath
 
 TOLERANCE_SD = {"float16": 0.0625, "bfloat16": 0.5}
@@ -104,10 +103,7 @@ def run_self_test(
             difference = float(np.abs(scores[: len(compared)] - expected).max()) / sd
             if difference <= tolerance:
                 refuse_degenerate(scores)
-                return SelfTest(
-                    scorer.path, difference, sd, len(compared), tolerance, tuple(steps),
-                    notes=scale_notes(scorer.model.id, scorer.model.family, scores),
-                )  # fmt: skip
+                return SelfTest(scorer.path, difference, sd, len(compared), tolerance, tuple(steps))
             steps.append(f"{scorer.path}: {difference:.2g} SD from the model's own forward")
         if scorer.path not in NEXT_PATH:
             raise PessimalError(

@@ -167,6 +167,9 @@ def open_session(
     slot = find_slot(source, example.text)
     scorer = open_scorer(source, cache)
     test = scorer.self_test(slot)
+    for note in (*source.notes, *test.notes):
+        if note.startswith("Warning"):
+            say(note)
     for step in test.steps:
         say(f"Stepped down from a faster path: {step}")
     say(
