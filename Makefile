@@ -13,7 +13,7 @@ FAST := not slow and not browser and not ray
 
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
-.PHONY: help setup audit ui compare gate report tune test lint bench reproduce demo-model test-assets
+.PHONY: help setup audit ui compare gate show report docs tune test lint bench reproduce demo-model test-assets
 
 help: ## Show this list
 	@echo "Usage: make TARGET [NAME=value ...]"; echo
@@ -54,6 +54,9 @@ compare: $(READY) ## Set runs side by side: RUN="ID ID..." or LAST=2, OUT=compar
 gate: $(READY) ## Judge a finished run again: RUN=latest POLICY=default
 	@$(BIN)/pessimal gate "$$RUN" $${POLICY:+--policy "$$POLICY"}
 
+show: $(READY) ## Show a finished run in the terminal: RUN=latest
+	@$(BIN)/pessimal show "$$RUN"
+
 report: $(READY) ## Write a finished run's report: RUN=latest OUT=report.html
 	@$(BIN)/pessimal report "$$RUN" --out "$$OUT"
 
@@ -74,6 +77,9 @@ lint: $(READY) ## Check style, types, floors and files
 	$(BIN)/lint-imports --no-logo || failed=1; \
 	$(BIN)/python -m pytest -q tests/house/test_files.py || failed=1; \
 	[ -z "$$failed" ]
+
+docs: $(READY) ## Build the documentation into site/, and check its links
+	@$(BIN)/python -m docs.build
 
 bench: $(READY) ## Measure sweep and audits on this machine; wants a quiet one
 	@$(BIN)/python benchmarks/sweep.py

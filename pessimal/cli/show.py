@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pessimal.reports.tokens import PromptTokens, TokenRow
 
 _MODEL: Final = (
-    ("family", "family"), ("class", "class"), ("parameters", "parameters"), ("base", "base"),
+    ("family", "family"), ("class", "class"), ("parameters", "parameters"), ("base", "base.id"),
     ("head", "head.key"), ("pooled token", "pooled.token"), ("precision", "dtype"),
     ("device", "device"), ("scoring", "path"), ("attention", "attention"),
     ("self-test, SD", "self_test_max_difference"), ("weights sha256", "hashes.weights"),

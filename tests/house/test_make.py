@@ -85,6 +85,8 @@ def ready_project(project: Path) -> Path:
         (["gate", "RUN=`touch pwned`", "POLICY=strict"],
          ["gate", "`touch pwned`", "--policy", "strict"]),
         (["gate"], ["gate", "latest"]),
+        (["show"], ["show", "latest"]),
+        (["show", "RUN=`touch pwned`"], ["show", "`touch pwned`"]),
         (["report", "OUT=my report.html"], ["report", "latest", "--out", "my report.html"]),
         (["ui"], ["ui"]),
         (["compare"], ["compare", "--last", "2"]),
