@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 DRIFT_REPLIES = 48
 """Random one-token replies that are scored again; with too few a drift may not show."""
+WHOLE_REPLIES = 16
+"""How many of them where each runs its whole prompt again."""
 SAME_SD = 1e-4
 """Largest drift, in SD of the scores, that counts as none."""
 REPLY_MARK, POOLED_MARK = ("⟦", "⟧"), ("⟪", "⟫")
@@ -162,11 +164,17 @@ def _check_drift(scorer: ReplyScorer, slot: ReplySlot, found: _Examination) -> N
     drawn = np.random.default_rng(1).choice(rows, min(DRIFT_REPLIES, rows), replace=False)
     replies = [(int(token),) for token in drawn]
     scores = scorer.score(slot, replies)
+    found.note(
+        "scores",
+        f"{len(replies)} random tokens score {float(scores.min()):.4g} to "
+        f"{float(scores.max()):.4g}, mean {float(scores.mean()):.4g}, SD {float(scores.std()):.4g}.",
+    )
     again = RescoringScorer(scorer, {"example": slot})
     for variant in get_args(Variant):
-        other = again.rescore("example", replies, variant=variant)
+        count = len(replies) if variant in ("batch", "order") else WHOLE_REPLIES
+        other = again.rescore("example", replies[:count], variant=variant)
         if other is not None:
-            found.drift.append(_compare(variant, scores, other))
+            found.drift.append(_compare(variant, scores[:count], other))
     moved = [row["variant"] for row in found.drift if row["max_difference_sd"] > SAME_SD]
     low = scorer.model.request.dtype != "float32"
     surprising = [name for name in moved if name != "bfloat16" and not low]
