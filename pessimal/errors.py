@@ -20,6 +20,11 @@ class PessimalError(Exception):
         self.remedy = remedy
         self.exit_code = exit_code
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Rebuild it from its own arguments, so that it comes whole from another process."""
+        arguments = (self.code, self.message, self.remedy)
+        return type(self), arguments, {"exit_code": self.exit_code}
+
     def document(self) -> dict[str, object]:
         """The error as a ``pessimal.error/1`` document."""
         return {

@@ -10,9 +10,9 @@ from pessimal.cli.flags import (
     Flags,
     cache_folder,
     content_root,
+    engine_options,
     model_request,
     speaker,
-    sweep_options,
 )
 from pessimal.cli.output import print_document
 
@@ -24,14 +24,16 @@ def run_audit(flags: Flags) -> int:
     from pessimal.pipeline.run import run_audit as audit
     from pessimal.pipeline.work import AuditRequest
 
-    request = AuditRequest(
-        model=model_request(flags), content=content_root(flags), cache=cache_folder(flags),
-        pipeline=flags["pipeline"], policy=flags["policy"], tracking_uri=flags["tracking_uri"],
-        human=flags["human"], base_model=flags["base_model"], categories=flags["categories"],
-        baseline=flags["baseline"], options=sweep_options(flags), quiet=flags["quiet"],
-        command=shlex.join(["pessimal", *sys.argv[1:]]),
-    )  # fmt: skip
-    document = audit(request, speaker(flags))
+    with engine_options(flags) as options:
+        request = AuditRequest(
+            model=model_request(flags), content=content_root(flags), cache=cache_folder(flags),
+            pipeline=flags["pipeline"], policy=flags["policy"],
+            tracking_uri=flags["tracking_uri"], human=flags["human"],
+            base_model=flags["base_model"], categories=flags["categories"],
+            baseline=flags["baseline"], options=options, quiet=flags["quiet"],
+            command=shlex.join(["pessimal", *sys.argv[1:]]),
+        )  # fmt: skip
+        document = audit(request, speaker(flags))
     if "verdict" not in document:
         return _finish_share(document, flags)
     write_reports(flags, read_reports(document, request.content, request.tracking_uri))
@@ -61,12 +63,13 @@ def run_score(flags: Flags) -> int:
     from pessimal.pipeline.score import ScoreRequest
     from pessimal.pipeline.score import run_score as score
 
-    request = ScoreRequest(
-        model=model_request(flags), cache=cache_folder(flags), prompt=flags["prompt"],
-        tokens=flags["tokens"], as_text=flags["as_text"], out=flags["out"],
-        options=sweep_options(flags), quiet=flags["quiet"],
-    )  # fmt: skip
-    document = score(request, speaker(flags))
+    with engine_options(flags) as options:
+        request = ScoreRequest(
+            model=model_request(flags), cache=cache_folder(flags), prompt=flags["prompt"],
+            tokens=flags["tokens"], as_text=flags["as_text"], out=flags["out"],
+            options=options, quiet=flags["quiet"],
+        )  # fmt: skip
+        document = score(request, speaker(flags))
     if flags["as_json"]:
         print_document(document)
     elif not flags["quiet"]:

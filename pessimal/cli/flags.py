@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pessimal.cli.options import MODEL_FIELDS
+from pessimal.engines.local import LocalEngine
+from pessimal.engines.protocol import Engine
 from pessimal.models.records import ModelRequest
 from pessimal.pipeline.session import Say
 from pessimal.project import ContentRoot, find_content
@@ -37,6 +41,20 @@ def cache_folder(flags: Flags) -> Path:
 def sweep_options(flags: Flags) -> SweepOptions:
     """Batch rows and shard."""
     return SweepOptions(batch_rows=flags["batch_size"], shard=flags["shard"])
+
+
+@contextmanager
+def engine_options(flags: Flags) -> Iterator[SweepOptions]:
+    """Batch rows, shard, and the engine that runs the blocks, which is closed in the end."""
+    engine: Engine = LocalEngine()
+    if flags["engine"] == "ray":
+        from pessimal.engines.ray import RayEngine
+
+        engine = RayEngine(flags["workers"])
+    try:
+        yield replace(sweep_options(flags), engine=engine)
+    finally:
+        engine.close()
 
 
 def speaker(flags: Flags) -> Say:

@@ -10,6 +10,8 @@ from pessimal.engines.protocol import Result, Shard, ShardError, Worker
 class LocalEngine:
     """One worker in this process; results come in the order of the shards."""
 
+    in_process = True
+
     def map(
         self,
         shards: Sequence[Shard],

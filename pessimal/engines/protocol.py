@@ -25,6 +25,9 @@ class ShardError(RuntimeError):
 class Engine(Protocol):
     """Runs a worker over shards, here or elsewhere."""
 
+    in_process: bool
+    """Whether workers live in this process; elsewhere a factory is pickled."""
+
     def map(
         self,
         shards: Sequence[Shard],

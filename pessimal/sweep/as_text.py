@@ -79,7 +79,7 @@ def as_text(
     prefix = len(slot.prefix_ids)
     result = score_blocks(
         sequences,
-        lambda block: scorer.score_sequences(slot, block, options.batch_rows),
+        slot,
         scorer=scorer,
         context=block_context(scorer, hashes, slot, "as_text"),
         store=store,

@@ -16,10 +16,13 @@ from pessimal.models.records import ModelHashes, ReplySlot
 from pessimal.scores.store import Block, BlockContext, BlockStore, Mode
 from pessimal.sweep.blocks import BLOCK_ROWS, Ids, Shard, cut_blocks, forward_tokens, is_mine
 from pessimal.sweep.progress import Progress
+from pessimal.sweep.worker import BlockWorker
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    Scored = tuple[NDArray[np.float32], int]
 
 MANIFEST_SCHEMA = "pessimal.sweep/1"
 
@@ -146,7 +149,7 @@ def sweep(
     same = _mergeable(scorer, duplicates or {})
     return score_blocks(
         [tuple(same.get(token, token) for token in reply) for reply in replies],
-        lambda block: scorer.score(slot, block, options.batch_rows),
+        slot,
         scorer=scorer,
         context=block_context(scorer, hashes, slot, "ids"),
         store=store,
@@ -158,7 +161,7 @@ def sweep(
 
 def score_blocks(
     sequences: Sequence[Ids],
-    score: Callable[[Sequence[Ids]], NDArray[np.float32]],
+    slot: ReplySlot,
     *,
     scorer: BlockScorer,
     context: BlockContext,
@@ -167,12 +170,12 @@ def score_blocks(
     tail: Callable[[Ids], int],
     options: SweepOptions,
 ) -> SweepResult:
-    """Score sequences with `score`, block by block; the part that both modes share.
+    """Score sequences block by block, in the context's mode; the part that both modes share.
 
     Args:
         sequences: ids, ``[n]``; repeated ones are scored once.
-        score: scores of a block's sequences.
-        scorer: whose batch halvings are counted.
+        slot: the prompt's reply slot.
+        scorer: scores a block.
         context: what the scores depend on beside the sequences.
         store: where blocks are kept.
         prompt_id: the prompt's id, for the manifest.
@@ -192,14 +195,10 @@ def score_blocks(
         else:
             report(block, True)
 
-    def work(block: tuple[Ids, ...]) -> tuple[NDArray[np.float32], int]:
-        before = len(scorer.halvings)
-        scores = score(block)
-        return scores, len(scorer.halvings) - before
-
     engine = options.engine or LocalEngine()
+    factory = _factory(engine, scorer, slot, context, store, options)
     try:
-        for index, (scores, halvings) in engine.map([blocks[n] for n in todo], lambda: work):
+        for index, (scores, halvings) in engine.map([blocks[n] for n in todo], factory):
             number = todo[index]
             found[number] = store.put(keys[number], scores, halvings)
             report(blocks[number], False)
@@ -231,6 +230,19 @@ def score_blocks(
     )
 
 
+def score_block(
+    scorer: BlockScorer, slot: ReplySlot, mode: Mode, block: Sequence[Ids], batch_rows: int | None
+) -> Scored:
+    """Score a block: replies that are spliced in, or whole sequences where `mode` is as text.
+
+    Returns:
+        The scores, and how often running out of memory halved a batch.
+    """
+    before = len(scorer.halvings)
+    score = scorer.score if mode == "ids" else scorer.score_sequences
+    return score(slot, block, batch_rows), len(scorer.halvings) - before
+
+
 def block_context(
     scorer: BlockScorer, hashes: ModelHashes, slot: ReplySlot, mode: Mode
 ) -> BlockContext:
@@ -251,6 +263,21 @@ def block_context(
         versions={name: version(name) for name in ("torch", "transformers")},
         core=scorer.core,
     )
+
+
+def _factory(
+    engine: Engine, scorer: Any, slot: ReplySlot, context: BlockContext, store: BlockStore,
+    options: SweepOptions,
+) -> Callable[[], Callable[[tuple[Ids, ...]], Scored]]:  # fmt: skip
+    """What makes the worker: over this process's scorer, or one that is opened elsewhere."""
+    if not engine.in_process:
+        request = scorer.model.source.request
+        return BlockWorker(request, store.folder.parent, slot, context, options.batch_rows)
+
+    def work(block: tuple[Ids, ...]) -> Scored:
+        return score_block(scorer, slot, context.mode, block, options.batch_rows)
+
+    return lambda: work
 
 
 def _mergeable(scorer: BlockScorer, duplicates: Mapping[int, int]) -> dict[int, int]:

@@ -1,13 +1,25 @@
 """What every engine must do; a further engine is added to ENGINES."""
 
-from collections.abc import Callable
+import sys
 
 import pytest
 
 from pessimal.engines.local import LocalEngine
 from pessimal.engines.protocol import Engine, ShardError
+from pessimal.engines.ray import RayEngine
 
-ENGINES: list[Callable[[], Engine]] = [LocalEngine]
+
+def ray_engine() -> RayEngine:
+    # Workers have no test modules: what is defined here goes to them as it is.
+    cloudpickle = pytest.importorskip("ray.cloudpickle")
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    return RayEngine(2)
+
+
+ENGINES = [
+    pytest.param(LocalEngine, id="local"),
+    pytest.param(ray_engine, id="ray", marks=[pytest.mark.ray, pytest.mark.timeout(600)]),
+]
 
 
 class Doubler:
@@ -17,7 +29,7 @@ class Doubler:
         return [2 * number for number in shard]
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=ENGINES, scope="module")
 def engine(request: pytest.FixtureRequest):
     engine = request.param()
     yield engine
