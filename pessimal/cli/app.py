@@ -9,9 +9,16 @@ import click
 
 from pessimal import __version__
 from pessimal.cli.compare import compare
+from pessimal.cli.doctor import doctor
 from pessimal.cli.gate import gate, report_options
 from pessimal.cli.models import models
-from pessimal.cli.options import MODEL_FIELDS, model_options, output_options, tracking_options
+from pessimal.cli.options import (
+    MODEL_FIELDS,
+    engine_flags,
+    model_options,
+    output_options,
+    tracking_options,
+)
 from pessimal.cli.output import print_document
 from pessimal.cli.search import search, tune
 from pessimal.cli.show import show
@@ -66,8 +73,7 @@ def app() -> None:
               help="Human ranking to score and compare with: name, score, matches.")  # fmt: skip
 @click.option("--categories", type=click.Path(path_type=Path), metavar="FILE",
               help="Word categories to compare: .dicx, or CSV with word, category.")  # fmt: skip
-@click.option("--engine", type=click.Choice(["local"]), default="local", show_default=True,
-              help="Where the scoring runs.")  # fmt: skip
+@engine_flags
 @report_options
 @model_options
 @tracking_options
@@ -111,6 +117,7 @@ def plan(**flags: Any) -> int:
               help="Score each token as text through the template too.")  # fmt: skip
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="F.parquet",
               help="Where the table goes.")  # fmt: skip
+@engine_flags
 @model_options
 @output_options
 def score(**flags: Any) -> int:
@@ -120,6 +127,7 @@ def score(**flags: Any) -> int:
     return run_score(flags)
 
 
+app.add_command(doctor)
 app.add_command(models)
 app.add_command(compare)
 app.add_command(search)

@@ -50,6 +50,19 @@ def tracking_options(command: Command) -> Command:
     )(command)  # fmt: skip
 
 
+def engine_flags(command: Command) -> Command:
+    """``--engine`` and ``--workers``."""
+    for option in (
+        click.option("--workers", type=click.IntRange(min=1), metavar="N",
+                     help="Workers of --engine ray; by default one a GPU, or one a CPU."),
+        click.option("--engine", type=click.Choice(["local", "ray"]), default="local",
+                     show_default=True,
+                     help="Where the scoring runs: here, or on the workers of a Ray cluster."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
 def model_options(command: Command) -> Command:
     """The flags that say which model to load and how."""
     for option in (
@@ -62,7 +75,7 @@ def model_options(command: Command) -> Command:
                      show_default=True,
                      help="double puts a second BOS in front, as the paper's code did."),
         click.option("--device", default="auto", show_default=True,
-                     help="auto, cpu, cuda, cuda:1, mps..."),
+                     help="auto, cpu, cuda, cuda:1, mps; auto-map: layers on all GPUs."),
         click.option("--dtype", type=click.Choice(["float32", "bfloat16", "float16"]),
                      default="float32", show_default=True, help="Precision of the forward pass."),
         click.option("--allow-pickle", is_flag=True,
