@@ -13,7 +13,7 @@ FAST := not slow and not browser and not ray
 
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
-.PHONY: help setup audit ui compare gate show report docs tune test lint bench reproduce demo-model test-assets
+.PHONY: help setup audit ui compare gate show report docs tune test lint bench bench-quick reproduce demo-model test-assets
 
 help: ## Show this list
 	@echo "Usage: make TARGET [NAME=value ...]"; echo
@@ -84,6 +84,10 @@ docs: $(READY) ## Build the documentation into site/, and check its links
 bench: $(READY) ## Measure sweep and audits on this machine; wants a quiet one
 	@$(BIN)/python benchmarks/sweep.py
 	@$(BIN)/python benchmarks/measures.py
+
+bench-quick: $(READY) ## The same in under two minutes: fewer rounds, a smaller vocabulary
+	@$(BIN)/python benchmarks/sweep.py --rounds 2
+	@$(BIN)/python benchmarks/measures.py --tokens 32000
 
 reproduce: $(READY) ## Recompute published figures: DATA=folder of published scores
 	@$(BIN)/python benchmarks/reproduce.py $${DATA:+"$$DATA"}
