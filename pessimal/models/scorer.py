@@ -29,7 +29,10 @@ from pessimal.models.vocabulary import identical_rows
 Scores = NDArray[np.float32]
 Ids = Sequence[int]
 
-CORE_FILES = ("prefix.py", "trunk.py", "batches.py", "scalar.py", "selftest.py", "scorer.py")
+CORE_FILES = (
+    "prefix.py", "trunk.py", "batches.py", "scalar.py", "selftest.py", "scorer.py",
+    "heads/formulas.py", "heads/model.py",
+)  # fmt: skip
 KEPT_PREFIXES = 4
 
 
@@ -312,11 +315,8 @@ class Scorer:
     def pool_after(self, prefix: tuple[int, ...]) -> Callable[[Tensor], Tensor] | None:
         """What scores the last hidden states of replies to a prompt, ``[B, hidden]``.
 
-        Args:
-            prefix: the ids before the reply; a gated head reads one of their hidden states.
-
-        Returns:
-            None where only the model's own forward tells.
+        A gated head reads a hidden state of the prompt's own. None where only the model's own
+        forward tells.
         """
         pool, wanted = self.pool, self.model.source.gate_ids
         if pool is None or not wanted:

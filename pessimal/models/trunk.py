@@ -52,8 +52,7 @@ class Pooling:
     def __init__(self, model: LoadedModel) -> None:
         backbone = getattr(model.module, model.family.backbone)
         self._norm = _float32(getattr(backbone, model.family.norm))
-        # A head's buffers are statistics, which take the dtype of what they meet.
-        self._head = _float32(model.head).float()
+        self._head = _float32(model.head)
         self._own = bool(model.family.own_head)
 
     def __call__(self, hidden: Tensor, gate: Tensor | None = None) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from pessimal.models.records import LoadedModel, ScoringPath
+from pessimal.models.rescoring import RescoringScorer
 from pessimal.models.scorer import Scorer
 from pessimal.models.slot import find_last, find_slot
 from pessimal.search.model import TorchReplyModel
@@ -114,3 +115,16 @@ def test_a_head_that_is_not_whole_is_refused(tmp_path: Path, name: str, part: st
     edit_weights(tmp_path, lambda tensors: tensors.pop(lost))
     error = refusal(loaded, tmp_path)
     assert error.code in ("head_missing", "weights_incomplete", "many_labels")
+
+
+@pytest.mark.parametrize("name", ["qrm", "beaver-reward-normalised", "grm-gemma2", "urm"])
+def test_rescoring_changes_what_it_says_and_nothing_else(models: Any, name: str) -> None:
+    model = models(name)
+    slot, scorer = find_slot(model.source, PROMPT), Scorer(model)
+    replies = [(40,), (41,), (50, 51, 52), (60, 61)]
+    scores = scorer.score(slot, replies)
+    again = RescoringScorer(scorer, {"greatest": slot})
+    for variant in ("batch", "order", "padding"):
+        assert np.abs(again.rescore("greatest", replies, variant=variant) - scores).max() < 1e-5
+    rounded = again.rescore("greatest", replies, variant="bfloat16")
+    assert 0 < np.abs(rounded - scores).max() < 0.3 * max(1, np.abs(scores).max())

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import torch
 
+from pessimal.models.families.own import LLAMA_3_REPLY
 from pessimal.models.records import ModelSource
 from pessimal.models.slot import encode_as_text, find_slot
 from pessimal.models.vocabulary import vocabulary
@@ -99,6 +100,12 @@ def test_the_reply_slot_of_the_true_template(
     assert source.tokenizer.decode(slot.suffix_ids) == after
     assert slot.bos == (0 if name == "qwen3" else 1)
     assert any("White space" in note for note in source.notes) == (name != "qwen3")
+
+
+def test_the_gates_header_has_the_ids_that_the_published_classes_look_for(folder: Any) -> None:
+    tokenizer: Any = opened(folder("llama3_1")).tokenizer
+    ids = tokenizer(LLAMA_3_REPLY, add_special_tokens=False)["input_ids"]
+    assert ids == [128009, 128006, 78191, 128007, 271]
 
 
 @pytest.mark.slow

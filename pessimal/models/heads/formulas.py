@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from pessimal.errors import PessimalError
 
@@ -153,6 +154,17 @@ class UrmHead(Head):
         return scores
 
 
+class LearnedNorm(nn.BatchNorm1d):
+    """BatchNorm by the statistics of training, in the dtype of what it is given."""
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """``[B, size]`` to the same."""
+        mean, var = self.get_buffer("running_mean"), self.get_buffer("running_var")
+        parts = (part.to(hidden.dtype) for part in (mean, var, self.weight, self.bias))
+        mean, var, weight, bias = parts
+        return functional.batch_norm(hidden, mean, var, weight, bias, eps=self.eps)
+
+
 class Gating(nn.Module):
     """A network that gives each objective its share: ReLU between linear layers, softmax."""
 
@@ -168,7 +180,7 @@ class Gating(nn.Module):
             layer = _linear(shapes, f"{start}.{place}", bias=not normed)
             layers.append(layer)
             if normed:
-                layers += [nn.ReLU(), nn.BatchNorm1d(layer.out_features)]
+                layers += [nn.ReLU(), LearnedNorm(layer.out_features)]
         layers.append(_linear(shapes, f"{start}.{last}", out=objectives))
         self.layers = nn.ModuleList(layers)
         self.logit_scale = nn.Parameter(torch.ones(1))
