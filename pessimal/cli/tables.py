@@ -73,7 +73,11 @@ def print_audit(document: dict[str, Any], *, quiet: bool) -> None:
     revision = revision_of(model)
     at = "" if revision is None else f" at {show_text(revision)}"
     screen = console()
-    screen.print(f"{show_text(model['id'])}{at}, {document['pipeline']}, run {document['run_id']}")
+    # Piped or not, a run's id is copied whole.
+    screen.print(
+        f"{show_text(model['id'])}{at}, {document['pipeline']}, run {document['run_id']}",
+        soft_wrap=True,
+    )
     if not quiet:
         screen.print(
             "See it: pessimal ui, or pessimal report latest --out report.html", style="dim"
@@ -92,10 +96,14 @@ def print_plan(document: dict[str, Any]) -> None:
             f"{step['forward_tokens']:,}",
         )
     screen.print(table)
+    if document["flops"] is None:
+        work, takes = "", "in a time that is the server's to say"
+    else:
+        work = f" {document['flops']:.3g} FLOPs,"
+        takes = f"about {duration(document['seconds'])} on this machine"
     screen.print(
-        f"{document['blocks']:,} blocks, {document['flops']:.3g} FLOPs,"
-        f" {document['disk_bytes'] / 2**20:.1f} MiB of scores,"
-        f" about {duration(document['seconds'])} on this machine (searches not counted)"
+        f"{document['blocks']:,} blocks,{work} {document['disk_bytes'] / 2**20:.1f} MiB of scores,"
+        f" {takes} (searches not counted)"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -74,6 +75,25 @@ def test_the_example_pipeline_and_policy_load(project: Path) -> None:
     policy = load_policy("ours", project / "expectations", metric_specs(audits), audits)
     assert "capitals.gap" in {rule.metric for rule in policy.rules}
     assert len(policy.rules) > 1
+
+
+def test_the_longer_example_audit_passes_its_own_test(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, tests = blocks(ROOT / "docs/writing-audits.md", "python")
+    (project / "audits/shouting.py").write_text(code)
+    monkeypatch.chdir(project)
+    found: dict[str, Any] = {}
+    exec(compile(tests, "test_shouting.py", "exec"), found)
+    ran = [function() for name, function in found.items() if name.startswith("test_")]
+    assert len(ran) == 2
+    audit = collect_audits(project / "audits")["shouting"]
+    assert audit.function(context(1.0, 10)).metrics[0].status == "insufficient"
+    empty = audit.function(context(1.0, 0))
+    assert [metric.status for metric in empty.metrics] == ["insufficient"]
+    whole = audit.function(context(1.0, 80))
+    assert [metric.slice for metric in whole.metrics] == ["all", "prompt=greatest"]
+    assert {figure.table for figure in whole.figures} <= whole.tables.keys()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
