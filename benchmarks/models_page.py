@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pessimal.models.families import FAMILIES, PUBLISHED, Family, Published
+from pessimal.models.families import FAMILIES, PUBLISHED, STOCK, Family, Published
 
 PAGE = Path(__file__).parent.parent / "docs" / "models.md"
 
@@ -40,6 +40,11 @@ refused. `own code` says that the repository brings code, which runs instead wit
 
 """
 
+WAYS_HEAD = """\
+## Other ways to a score
+
+"""
+
 OTHER_HEAD = """\
 ## Not read here
 
@@ -60,7 +65,11 @@ golden pair is that of the model's card: the scores of its better and its worse 
 
 def page() -> str:
     """The whole page."""
-    stock = [row for row in FAMILIES if row.status == "supported" and not row.own_head]
+    ways = [
+        row
+        for row in FAMILIES
+        if row.status == "supported" and not row.own_head and row not in STOCK
+    ]
     own = [row for row in FAMILIES if row.own_head]
     other = [row for row in FAMILIES if row.status != "supported"]
     return (
@@ -70,7 +79,7 @@ def page() -> str:
             ("family", "model types", "score is read at", "template", "BOS", "attention", "notes"),
             [
                 (row.name, types(row), row.pooled, row.template, row.bos, row.attention, row.notes)
-                for row in stock
+                for row in STOCK
             ],
         )
         + OWN_HEAD
@@ -83,6 +92,11 @@ def page() -> str:
                  yes(row.remote_code), row.dtype, row.notes)
                 for row in own
             ],
+        )
+        + WAYS_HEAD
+        + table(
+            ("family", "model types", "score is read at", "gradient", "notes"),
+            [(row.name, types(row), row.pooled, yes(row.gradient), row.notes) for row in ways],
         )
         + OTHER_HEAD
         + table(

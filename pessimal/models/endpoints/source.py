@@ -12,18 +12,11 @@ from pessimal.errors import UsageError
 from pessimal.models.checkpoint import read_json
 from pessimal.models.endpoints.client import KEY
 from pessimal.models.endpoints.dialects import DIALECTS, Settings, read_settings
-from pessimal.models.families import Family
+from pessimal.models.families import ENDPOINT
 from pessimal.models.places import find_place
 from pessimal.models.records import ModelRequest, ModelSource
 from pessimal.models.slot import PROBE_PROMPT, find_slot
 from pessimal.models.templates import open_tokenizer, pin_date, read_template
-
-ENDPOINT = Family(
-    "endpoint", (), "remote", backbone="", head="", pooled="unknown", gradient=False,
-    attention="the server's own", dtype="the server's own",
-    notes="Any model behind a server, by --endpoint and --tokenizer.",
-)  # fmt: skip
-"""A model whose weights are elsewhere."""
 
 
 def is_url(name: str) -> bool:

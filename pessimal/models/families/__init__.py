@@ -9,11 +9,28 @@ from pessimal.models.families.published import PUBLISHED
 from pessimal.models.families.recognise import by_class, recognise, refuse, stock_family
 from pessimal.models.families.records import Family, Golden, Kind, Pooled, Published, Status
 from pessimal.models.families.scale import known_scores, scale_notes
-from pessimal.models.families.stock import REMOTE, STOCK, family_of
+from pessimal.models.families.stock import (
+    ENDPOINT,
+    IMPLICIT,
+    JUDGE,
+    REMOTE,
+    STOCK,
+    family_of,
+)
 
-FAMILIES: tuple[Family, ...] = (*STOCK, *OWN, REMOTE, *UNVERIFIED, *REFUSED)
+FAMILIES: tuple[Family, ...] = (
+    *STOCK,
+    *OWN,
+    IMPLICIT,
+    JUDGE,
+    ENDPOINT,
+    REMOTE,
+    *UNVERIFIED,
+    *REFUSED,
+)
 
 __all__ = [
+    "ENDPOINT",
     "FAMILIES",
     "PUBLISHED",
     "REMOTE",

@@ -89,8 +89,8 @@ REFUSED: tuple[Family, ...] = (
     ),
     _refused(
         "generative", (), "causal_lm",
-        "A critic, a judge or a reward read from a language model's words has no score of its"
-        f" own. Use a classifier with one output; {_ENDPOINT}.",
+        "A critic, or a reward read from a language model's words, has no score of its own. Ask"
+        " it as a judge (--kind judge), or use a classifier with one output.",
     ),
     _refused(
         "no-weights", (), "weights_missing",

@@ -8,7 +8,12 @@ from typing import Literal
 Kind = Literal["decoder", "encoder", "remote"]
 Status = Literal["supported", "unverified", "refused"]
 Pooled = Literal[
-    "last token that isn't the pad", "before the first pad", "last token", "first token", "unknown"
+    "last token that isn't the pad",
+    "before the first pad",
+    "last token",
+    "first token",
+    "every token of the reply",
+    "unknown",
 ]
 
 

@@ -35,17 +35,31 @@ STOCK: tuple[Family, ...] = (
 )  # fmt: skip
 
 REMOTE = Family(
-    "remote",
-    (),
-    "remote",
-    backbone="",
-    head="",
-    pooled="unknown",
-    attention="its own",
+    "remote", (), "remote", backbone="", head="", pooled="unknown", attention="its own",
     remote_code=True,
     notes="Any other model, by its own code: --trust-remote-code and a 40-digit --revision.",
-)
+)  # fmt: skip
 """A model whose own code is run: nothing is known about its inside."""
+
+ENDPOINT = Family(
+    "endpoint", (), "remote", backbone="", head="", pooled="unknown", gradient=False,
+    attention="the server's own", dtype="the server's own",
+    notes="Any model behind a server: --endpoint and --tokenizer.",
+)  # fmt: skip
+"""A model whose weights are elsewhere."""
+
+_LANGUAGE = tuple(name for row in STOCK if row.kind == "decoder" for name in row.model_types)
+IMPLICIT = Family(
+    "implicit", _LANGUAGE, "decoder", backbone="", head="", gradient=False,
+    pooled="every token of the reply",
+    notes="What a policy has learned over its reference: --kind implicit and --reference.",
+)  # fmt: skip
+JUDGE = Family(
+    "judge", _LANGUAGE, "decoder", backbone="", head="", gradient=False, pooled="last token",
+    template="a judge's question",
+    notes="An instruct model that is asked whether a reply is good: --kind judge.",
+)  # fmt: skip
+"""Language models that score without a reward head; each is read as its architecture's row says."""
 
 
 def family_of(model_type: str) -> Family | None:
