@@ -95,6 +95,12 @@ def test_every_page_is_listed(pages: Path) -> None:
     assert set(listed) == {page.relative_to(pages).as_posix() for page in pages.rglob("*.md")}
 
 
+def test_every_decision_is_on_their_list() -> None:
+    folder = ROOT / "docs" / "decisions"
+    listed = re.findall(r"\]\(([\w.-]+)\)", (folder / "README.md").read_text(encoding="utf-8"))
+    assert listed == sorted(page.name for page in folder.glob("0*.md"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
