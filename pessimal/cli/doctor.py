@@ -25,8 +25,7 @@ _SHOWN = {"ok": "ok", "warning": "warn", "refused": "REFUSED"}
 @click.option("--prompt", metavar="TEXT", help="What the rendered example asks.")
 @model_options
 @output_options
-@click.pass_context
-def doctor(ctx: click.Context, named: str | None, prompt: str | None, **flags: Any) -> int:
+def doctor(named: str | None, prompt: str | None, **flags: Any) -> int:
     """Examine a model before an audit: what it is, how it is read, what would be refused.
 
     Exit codes: 0 OK, 3 REFUSED.
@@ -35,7 +34,8 @@ def doctor(ctx: click.Context, named: str | None, prompt: str | None, **flags: A
     from pessimal.models.doctor import examine
 
     if named is not None:
-        if ctx.get_parameter_source("model") is not ParameterSource.DEFAULT:
+        given = click.get_current_context().get_parameter_source("model")
+        if given is not ParameterSource.DEFAULT:
             raise UsageError("model_twice", "MODEL and --model both name a model.", "Name it once.")
         flags["model"] = named
     request = model_request(flags)

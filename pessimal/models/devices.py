@@ -29,7 +29,7 @@ def spread_over_gpus(family: Family, module: Any) -> Any:
     return dispatch_model(module, plan_devices(family, module, _gpu_memory()))
 
 
-def plan_devices(family: Family, module: Any, memory: Mapping[int, int]) -> DeviceMap:
+def plan_devices(family: Family, module: Any, memory: Mapping[int | str, int]) -> DeviceMap:
     """Which GPU holds which part.
 
     The final norm and the head go where the last layer is: they read its output, and a head that
@@ -85,7 +85,7 @@ def devices_of(module: torch.nn.Module) -> str:
     return ", ".join(sorted({str(weight.device) for weight in module.parameters()}))
 
 
-def _gpu_memory() -> dict[int, int]:
+def _gpu_memory() -> dict[int | str, int]:
     import torch
 
     count = torch.cuda.device_count()

@@ -166,8 +166,8 @@ def _check_drift(scorer: ReplyScorer, slot: ReplySlot, found: _Examination) -> N
     scores = scorer.score(slot, replies)
     found.note(
         "scores",
-        f"{len(replies)} random tokens score {float(scores.min()):.4g} to "
-        f"{float(scores.max()):.4g}, mean {float(scores.mean()):.4g}, SD {float(scores.std()):.4g}.",
+        f"{len(replies)} random tokens score {scores.min():.4g} to {scores.max():.4g}, mean "
+        f"{scores.mean():.4g}, SD {scores.std():.4g}.",
     )
     again = RescoringScorer(scorer, {"example": slot})
     for variant in get_args(Variant):
