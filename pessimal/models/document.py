@@ -36,6 +36,8 @@ def model_document(
     return {
         "id": loaded.id,
         "revision": loaded.revision,
+        "kind": "reward",
+        "gradient": loaded.family.gradient,
         "family": loaded.family.name,
         "class": type(loaded.module).__name__,
         "head": {

@@ -22,7 +22,8 @@ def plan_audit(
     Scores that are kept already are not taken off, and searches are not counted.
 
     Returns:
-        A ``pessimal.plan/1`` document; ``seconds`` is an estimate for this machine.
+        A ``pessimal.plan/1`` document; ``seconds`` is an estimate for this machine. What a server
+        behind an endpoint takes isn't known: ``flops`` and ``seconds`` are None.
     """
     from pessimal.lexicons import word_lists
     from pessimal.models.slot import find_slot
@@ -32,7 +33,11 @@ def plan_audit(
 
     source = open_source(request, cache)
     words = vocabulary(source)
-    parameters = parameters_outside_embeddings(source.config)
+    here = bool(source.weight_files)
+    parameters = parameters_outside_embeddings(source.config) if here else 0
+    if request.kind == "implicit":
+        # A reference is as large as the policy that was trained from it.
+        parameters *= 2
     shares = source.family.kind == "decoder"
     steps: list[dict[str, Any]] = []
     plans = []
@@ -58,7 +63,7 @@ def plan_audit(
     if pipeline.as_text is not None:
         add("as_text", pipeline.as_text.prompts, {1: _count(count, pipeline.as_text.tokens)})
     whole = total(plans)
-    rate = matmul_rate(_device(request.device))
+    rate = matmul_rate(_device(request.device)) if here else None
     return {
         "schema": "pessimal.plan/1",
         "model": source.id,
@@ -66,10 +71,10 @@ def plan_audit(
         "tokens": whole.tokens,
         "forward_tokens": whole.forward_tokens,
         "blocks": whole.blocks,
-        "flops": whole.flops,
+        "flops": whole.flops if here else None,
         "disk_bytes": whole.disk_bytes,
-        "seconds": FIXED_S + whole.seconds(rate),
-        "parameters_outside_embeddings": parameters,
+        "seconds": None if rate is None else FIXED_S + whole.seconds(rate),
+        "parameters_outside_embeddings": parameters if here else None,
         "vocabulary": len(words.ids),
         "ids_without_row": len(words.without_row),
         "matmul_flops_per_s": rate,

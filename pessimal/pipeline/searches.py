@@ -125,6 +125,9 @@ def _search_all(
     ours = search_prompt(session, slot, config, space, cache, say=say)
     yield ours, False
     for method in BASELINES:
+        if method == "plain" and not session.scorer.gradient:
+            say(f"No baseline {method}: the model gives no gradient")
+            continue
         other = replace(config, method=method, budget=ours.forward_tokens, seconds=None)  # type: ignore[arg-type]
         try:
             yield search_prompt(session, slot, other, space, cache), True

@@ -144,7 +144,10 @@ def _model(record: Mapping[str, Any]) -> tuple[list[str], list[str]]:
 
     changes: list[str] = []
     unchecked: list[str] = []
-    for part, held in record["model"]["files"].items():
+    files = record["model"]["files"]
+    if files and "weights" not in files:
+        unchecked.append("The weights behind the endpoint were not asked and not checked.")
+    for part, held in files.items():
         paths = [Path(path) for path in held["paths"]]
         there = [path for path in paths if path.is_file()]
         if not any(path.parent.is_dir() for path in paths):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from pessimal.errors import PessimalError
 from pessimal.models.endpoints.client import RETRY_FLOOR
-from pessimal.models.endpoints.dialects import read_settings
+from pessimal.models.endpoints.dialects import DIALECTS, read_settings
 from pessimal.models.endpoints.scorer import EndpointScorer
 from pessimal.models.opening import open_scorer
 from pessimal.models.records import ModelRequest
@@ -329,3 +330,16 @@ def test_a_wrong_path_names_itself(model: Path, tmp_path: Path) -> None:
         error = refusal(scorer.self_test, find_slot(scorer.model.source, PROMPT))
     assert error.code == "endpoint_not_found"
     assert "/classify" in error.message
+
+
+def test_the_settings_on_the_page_are_understood(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "endpoints.md").read_text(encoding="utf-8")
+    examples = re.findall(r"^```json\n(.*?)^```", page, re.M | re.S)
+    assert len(examples) == 2
+    for place, example in enumerate(examples):
+        (tmp_path / f"{place}.json").write_text(example)
+        assert read_settings(str(tmp_path / f"{place}.json")).scores
+    for dialect in DIALECTS:
+        assert f"`{dialect}`" in page
+    assert read_settings(str(tmp_path / "0.json")).request["input_ids"] == "$ids"
+    assert read_settings(str(tmp_path / "1.json")).single

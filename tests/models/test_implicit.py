@@ -49,6 +49,11 @@ def opened_pair(pair: Pair, **flags: Any) -> ImplicitScorer:
     return scorer
 
 
+@cache
+def plain_model(folder: Path) -> Any:
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+
 def plain_score(
     pair: Pair, prefix: tuple[int, ...], counted: tuple[int, ...], beta: float
 ) -> float:
