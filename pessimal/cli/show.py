@@ -156,14 +156,16 @@ def _print_model(screen: Console, model: Mapping[str, Any]) -> None:
     facts = [
         (label, value) for label, place in _MODEL if (value := _at(model, place)) not in (None, {})
     ]
-    if facts:
+    notes = model.get("notes") or []
+    if facts or notes:
         _heading(screen, "Model")
+    if facts:
         table = plain_table(screen, "", "", header=False)
         for label, value in facts:
             shown = number(value) if isinstance(value, float | int) else plain(value)
             table.add_row(label, f"{shown[:16]}…" if label.endswith("sha256") else shown)
         screen.print(table)
-    for note in model.get("notes") or []:
+    for note in notes:
         screen.print(plain(note))
 
 

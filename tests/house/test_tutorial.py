@@ -14,7 +14,7 @@ import pytest
 from tests.builders import build_model
 from tests.pipeline.conftest import TINY
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
 JUDGED = {0, 1, 4}
 """Exit codes of a verdict. A tiny random model is no better than chance."""
