@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from pessimal.errors import PessimalError, UsageError
 from pessimal.models.causal import load_causal, open_causal, softcap_of
-from pessimal.models.hashing import hash_tensors
+from pessimal.models.hashing import hash_files, hash_tensors, hash_text
 from pessimal.models.records import LoadedModel, ModelRequest, ModelSource, ReplySlot
-from pessimal.models.scorer import Scorer
+from pessimal.models.scorer import Scorer, core_sha256
 from pessimal.models.selftest import SelfTest
 from pessimal.models.slot import ORDINARY, PROBE_PROMPT, find_slot
 
@@ -173,6 +173,12 @@ class _Logits:
 
 class JudgeScorer(Scorer):
     """Scores replies as a judge; see `Scorer`."""
+
+    @property
+    def core(self) -> str:
+        """sha256 of the source that scores depend on."""
+        own = hash_files(Path(__file__).parent / name for name in ("judge.py", "causal.py"))
+        return hash_text(core_sha256() + own)
 
     def document(self, slot: ReplySlot, test: SelfTest) -> dict[str, Any]:
         """The ``model`` object of documents, with the answers that are read."""

@@ -55,7 +55,7 @@ IMPLICIT = Family(
     notes="What a policy has learned over its reference: --kind implicit and --reference.",
 )  # fmt: skip
 JUDGE = Family(
-    "judge", _LANGUAGE, "decoder", backbone="", head="", gradient=False, pooled="last token",
+    "judge", _LANGUAGE, "decoder", backbone="", head="", pooled="last token",
     template="a judge's question",
     notes="An instruct model that is asked whether a reply is good: --kind judge.",
 )  # fmt: skip
