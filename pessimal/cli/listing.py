@@ -46,15 +46,18 @@ def content_document(project: Path | None) -> dict[str, Any]:
 
 
 def print_content(document: dict[str, Any]) -> None:
-    """Print the listing for people."""
+    """Print the listing for people, in 80 columns."""
+    import textwrap
+
     import click
 
     click.echo(f"Content of {document['project']}")
     for kind in ("audits", "pipelines", "policies"):
         click.echo(f"\n{kind}")
         for item in document[kind]:
+            said = f"{item['name']:<12} {item.get('question') or item.get('description') or ''}"
             click.echo(
-                f"  {item['name']:<12} {item.get('question') or item.get('description') or ''}"
+                textwrap.fill(said, 80, initial_indent="  ", subsequent_indent=" " * 15).rstrip()
             )
     click.echo("\nmetrics")
     for metric in document["metrics"]:

@@ -72,6 +72,13 @@ def test_list_names_what_is_there(capsys: Capture) -> None:
     assert {"numerics.rerun_rms"} <= {metric["name"] for metric in document["metrics"]}
 
 
+def test_the_list_fits_80_columns(capsys: Capture) -> None:
+    lines = call(capsys, "list").out.splitlines()
+    assert max(map(len, lines[1:])) <= 80
+    assert any(line.startswith("  framing.d_pos ") for line in lines)
+    assert any(line.startswith("  standard     For a release") for line in lines)
+
+
 def test_plan_counts_without_weights(capsys: Capture, model: Path, tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     bare.mkdir()
