@@ -52,11 +52,13 @@ def make_chart(figure: Figure, table: pd.DataFrame) -> str:
         figure: which columns to draw, and how.
         table: its table, without rows that can't be drawn.
     """
+    # A distribution's lines are its groups; how high each rises has no scale.
+    y_label = "" if figure.kind == "distribution" else figure.y_label
     shown = [
-        view(show_text(name, 120), *_KINDS[figure.kind](figure, part), figure.x_label,
-             figure.y_label)
-        for name, part in views(figure, table) if len(part)
-    ]  # fmt: skip
+        view(show_text(name, 120), *_KINDS[figure.kind](figure, part), figure.x_label, y_label)
+        for name, part in views(figure, table)
+        if len(part)
+    ]
     caption = f"{figure.caption} {NOTES.get(figure.kind, '')}".strip()
     found = chart(figure.question, caption, shown)
     return json.dumps(found, allow_nan=False, separators=(",", ":"))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pessimal.reports.html import embed_figures, page_environment, page_parts, write_page
+from pessimal.reports.markdown import show_figures
 from pessimal.reports.view import flatten, number
 from pessimal.text import escape_markdown
 
@@ -83,6 +84,7 @@ def describe_comparison(document: Mapping[str, Any]) -> str:
         if document[name]["reason"]:
             lines.append(f"- {escape_markdown(document[name]['reason'])}")
     lines.append("- The whole report is the artifact report.html.")
+    lines += show_figures(document, ("tau-1", "map", "metrics-1"))
     text = ""
     for line in lines:
         # A description that is too long ends with a whole line.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from pessimal.reports.view import join_rules, number, summarise
@@ -10,8 +11,11 @@ from pessimal.text import escape_markdown
 
 MAXIMUM_LENGTH: Final = 4_800
 """MLflow keeps 5,000 characters of a description on every store."""
+_RUN_ID: Final = re.compile("[0-9a-f]{32}")
 _SYMBOLS: Final = {"PASS": "✓", "WARN": "!", "FAIL": "✕", "INCONCLUSIVE": "?", "ERROR": "⊘"}
 _REASON_LENGTH: Final = 160
+# Figures that answer first questions and name no token.
+_SHOWN: Final = ("identity.identity_axes", "framing.slopes", "vocabulary.distribution_positive")
 
 
 def describe(document: Mapping[str, Any]) -> str:
@@ -41,6 +45,7 @@ def describe(document: Mapping[str, Any]) -> str:
     artifacts: Mapping[str, Any] = document.get("artifacts") or {}
     if "report" in artifacts:
         tail += ["", f"The whole report is the artifact {escape_markdown(artifacts['report'])}."]
+    tail += show_figures(document, _SHOWN)
     rows = [_row(rule) for rule in join_rules(document, {})]
     table = [
         "| verdict | metric | slice | value | 95 % interval | bound | n | reason |",
@@ -59,12 +64,27 @@ def describe(document: Mapping[str, Any]) -> str:
     return "\n".join([*head, *body, *tail])[:MAXIMUM_LENGTH]
 
 
+def show_figures(document: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+    """Those of a run's figures that it has, as MLflow's UI shows them in a description."""
+    run_id = str(document.get("run_id") or "")
+    if not _RUN_ID.fullmatch(run_id):
+        return []
+    held = (document.get("artifacts") or {}).get("figures") or []
+    return [
+        f'\n<img src="get-artifact?path=figures/{name}.png&run_uuid={run_id}" width="620"'
+        f' alt="{name}">'
+        for name in names
+        if f"figures/{name}.svg" in held
+    ]
+
+
 def _row(rule: Mapping[str, Any]) -> str:
     interval = "–"
     if rule["ci_low"] is not None and rule["ci_high"] is not None:
         interval = f"{number(rule['ci_low'])} to {number(rule['ci_high'])}"
     verdict = str(rule.get("verdict"))
-    reason = str(rule["reason"] or "")
+    # What passes has its value beside its bound: no more needs to be said.
+    reason = "" if verdict == "PASS" else str(rule["reason"] or "")
     if len(reason) > _REASON_LENGTH:
         reason = reason[: _REASON_LENGTH - 1] + "…"
     cells = (

@@ -133,13 +133,20 @@ def import_mlflow() -> Any:
 
 
 def _make_experiments(client: MlflowClient, folder: Path | None) -> None:
+    from pessimal.tracking.views import experiment_tags
+
     for name in EXPERIMENTS:
-        if client.get_experiment_by_name(name) is None:
+        found, tags = client.get_experiment_by_name(name), experiment_tags(name)
+        if found is None:
             # A database has no folder of its own for artifacts: they lie beside it.
             location = None if folder is None else (folder / name).as_uri()
             try:
-                client.create_experiment(name, artifact_location=location)
+                client.create_experiment(name, artifact_location=location, tags=tags)
             except Exception:
                 # On a server that others use, somebody may have been faster.
                 if client.get_experiment_by_name(name) is None:
                     raise
+            continue
+        # One of an earlier version lacks some; what somebody changed in the UI stays.
+        for key in tags.keys() - found.tags.keys():
+            client.set_experiment_tag(found.experiment_id, key, tags[key])

@@ -34,6 +34,7 @@ from pessimal.tracking.store import (
     show_uri,
     unreachable,
 )
+from pessimal.tracking.views import VIEW
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -220,8 +221,9 @@ class Tracker:
         return sorted(found)
 
     def experiment_url(self, base: str, experiment: str = AUDITS) -> str:
-        """The address of an experiment's page in a UI at `base`."""
-        return f"{base.rstrip('/')}/#/experiments/{self._experiment_id(experiment)}"
+        """The address of an experiment's runs in a UI at `base`, with the columns that matter."""
+        page = f"{base.rstrip('/')}/#/experiments/{self._experiment_id(experiment)}/runs"
+        return f"{page}?viewStateShareKey={VIEW}&workflowType=machine_learning"
 
     def _interrupted(self, key: str, experiment: str) -> list[Run]:
         # The store of a server is shared: the lock files of another host can't be seen from here.
