@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,15 @@ from tests.models.own_models import CASES, LLAMA_3, build_own
 
 ROWS = {row.name: row for row in FAMILIES}
 PROMPT = "What is it?"
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Tiny matmuls on two threads mostly wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def test_names_are_told_apart_and_own_heads_are_there() -> None:

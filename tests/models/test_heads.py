@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,15 @@ from tests.models.opening import edit_weights, loaded, refusal
 from tests.models.own_models import CASES, build_own, plain_backbone, plain_scores
 
 PROMPT = "What, in one word, is the greatest thing ever?"
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Tiny matmuls on two threads mostly wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
