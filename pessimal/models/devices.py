@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pessimal.errors import PessimalError
 from pessimal.models.families import Family
+from pessimal.models.quantised import is_quantised
 
 if TYPE_CHECKING:
     import torch
@@ -45,10 +46,10 @@ def plan_devices(family: Family, module: Any, memory: Mapping[int | str, int]) -
     """
     from accelerate.utils import get_balanced_memory, infer_auto_device_map
 
-    if family.kind != "decoder":
+    if family.kind != "decoder" or is_quantised(module.config):
         raise PessimalError(
             "map_unavailable",
-            f"Which parts of a model of the family {family.name} belong together isn't known.",
+            f"Which parts of this model ({family.name}) belong together isn't known.",
             "Name one device: --device cuda.",
         )
     whole = sorted(module._no_split_modules or [])

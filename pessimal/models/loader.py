@@ -13,6 +13,7 @@ from pessimal.models.checkpoint import read_tensor
 from pessimal.models.checks import check_behaviour, check_loading, check_softcap
 from pessimal.models.devices import SPREAD, spread_over_gpus
 from pessimal.models.hashing import hash_source, hash_tensors
+from pessimal.models.quantised import is_quantised
 from pessimal.models.quiet import quiet_libraries
 from pessimal.models.records import LoadedModel, ModelSource
 from pessimal.models.source import ADAPTER_PREFIX
@@ -52,8 +53,10 @@ def load_model(source: ModelSource) -> LoadedModel:
                 "Name a checkpoint that holds every weight, the head included.",
             )
         with _naming_memory(device):
-            spread = source.request.device == SPREAD
-            module = spread_over_gpus(source.family, module) if spread else module.to(device)
+            if source.request.device == SPREAD:
+                module = spread_over_gpus(source.family, module)
+            elif not is_quantised(source.config):
+                module = module.to(device)
         module.eval().requires_grad_(False)
         head = _check_head(source, module)
         passed("weights_loaded", "Nothing is missing, left over, or changed by another seed.")
@@ -87,7 +90,9 @@ def pick_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise UsageError(
-            "device_invalid", f"There is no device {name}.", "Use auto, cpu, cuda, cuda:1, mps or auto-map."
+            "device_invalid",
+            f"There is no device {name}.",
+            "Use auto, cpu, cuda, cuda:1, mps or auto-map.",
         ) from None
     missing = not has.get(device.type, True)
     if missing or (device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()):
@@ -105,7 +110,10 @@ def _build(source: ModelSource, dtype: torch.dtype, *, short: bool = False) -> A
 
     config = copy.deepcopy(source.config)
     remote = source.family.kind == "remote"
-    more = {"key_mapping": _renames(source)} if source.family.own_head else {}
+    more: dict[str, Any] = {"key_mapping": _renames(source)} if source.family.own_head else {}
+    if is_quantised(source.config):
+        # Its kernels are a device's own, so that the weights are put there as they are read.
+        more["device_map"] = {"": pick_device(source.request.device)}
     if short and not remote:
         config.num_hidden_layers = 1
         if getattr(config, "layer_types", None):

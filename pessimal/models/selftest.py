@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pessimal.errors import PessimalError
+from pessimal.models.families import scale_notes
+from pessimal.models.quantised import rounds_activations
 from pessimal.models.records import OpenModel, ReplySlot, ScoringPath
 
 TOLERANCE_SD = {"float16": 0.0625, "bfloat16": 0.5}
@@ -92,7 +94,8 @@ def run_self_test(
     refuse_degenerate(expected)
     sd = float(expected.std())
     dtype = str(scorer.dtype).removeprefix("torch.")
-    tolerance = TOLERANCE_SD.get(dtype, FLOAT32_TOLERANCE_SD)
+    rough = "bfloat16" if rounds_activations(scorer.model.source.config) else dtype
+    tolerance = TOLERANCE_SD.get(rough, FLOAT32_TOLERANCE_SD)
     steps: list[str] = []
     while True:
         try:
@@ -103,7 +106,10 @@ def run_self_test(
             difference = float(np.abs(scores[: len(compared)] - expected).max()) / sd
             if difference <= tolerance:
                 refuse_degenerate(scores)
-                return SelfTest(scorer.path, difference, sd, len(compared), tolerance, tuple(steps))
+                return SelfTest(
+                    scorer.path, difference, sd, len(compared), tolerance, tuple(steps),
+                    notes=scale_notes(scorer.model.id, scorer.model.family, scores),
+                )  # fmt: skip
             steps.append(f"{scorer.path}: {difference:.2g} SD from the model's own forward")
         if scorer.path not in NEXT_PATH:
             raise PessimalError(

@@ -20,6 +20,7 @@ from pessimal.models.checkpoint import (
 from pessimal.models.families import REMOTE, Family, by_class, recognise, refuse, stock_family
 from pessimal.models.hashing import hash_adapter
 from pessimal.models.places import COMMIT, Place, find_place, require_commit, split_name
+from pessimal.models.quantised import check_quantised, quantised_note
 from pessimal.models.quiet import quiet_libraries
 from pessimal.models.records import ModelRequest, ModelSource
 from pessimal.models.slot import PROBE_PROMPT, encode_as_text, find_last, find_slot
@@ -83,6 +84,8 @@ def _open(request: ModelRequest, cache: Path) -> ModelSource:
     passed("family", f"{family.name}, {family.kind}.")
     remote = family.kind == "remote"
     adapter = parts.adapter.folder if parts.adapter else None
+    if "quantization_config" in raw and not remote:
+        check_quantised(raw, family, files, adapter)
     learned = _adapter_shapes(adapter, request) if adapter else {}
     head_key, head_shape = ("", ()) if remote else _find_head(raw, family, shapes, learned, adapter)
     if head_key:
@@ -212,14 +215,7 @@ def _find_family(
             f"An adapter can't be verified on the head of the family {family.name}.",
             "Merge the adapter with the code that trained it, and name the merged model.",
         )
-    family = family or stock_family(raw)
-    if "quantization_config" in raw:
-        raise PessimalError(
-            "weights_quantized",
-            "The weights are quantised, and the head may be as well.",
-            "Name the model's unquantised weights.",
-        )
-    return family
+    return family or stock_family(raw)
 
 
 def _code(place: Place) -> str:
@@ -339,6 +335,8 @@ def _notes(source: ModelSource, raw: Mapping[str, Any]) -> tuple[str, ...]:
     find_slot(source, PROBE_PROMPT)
     passed("reply_slot", "Every reply has the same ids before and after it.")
     notes = []
+    if "quantization_config" in raw and source.family.kind != "remote":
+        notes.append(quantised_note(raw))
     if source.template_kwargs:
         notes.append(f"The template's date is pinned: {source.template_kwargs['date_string']}.")
     if encode_as_text(source, PROBE_PROMPT, " love") == encode_as_text(

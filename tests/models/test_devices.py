@@ -81,7 +81,14 @@ def test_an_encoder_takes_one_device() -> None:
     assert error.code == "map_unavailable"
 
 
-@pytest.mark.parametrize("family", ["llama", "gemma2", "gpt2"])
+@pytest.mark.parametrize(
+    "family",
+    [
+        "gemma2",
+        pytest.param("llama", marks=pytest.mark.slow),
+        pytest.param("gpt2", marks=pytest.mark.slow),
+    ],
+)
 def test_a_dispatched_model_scores_as_a_whole_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str
 ) -> None:
