@@ -91,7 +91,7 @@ def model_options(command: Command) -> Command:
                      help="What the server at --model URL speaks: openrlhf, sglang, vllm-classify,"
                      " vllm-pooling, or a JSON file (docs/endpoints.md)."),
         click.option("--judge-template", type=click.Path(path_type=Path), metavar="FILE",
-                     help="What --kind judge is asked, in jinja, with prompt and reply."),
+                     help="The question that --kind judge is asked, in jinja."),
         click.option("--with-suffix", is_flag=True,
                      help="Count what the template writes after a reply, in --kind implicit."),
         click.option("--beta", type=float, default=0.1, show_default=True,

@@ -1,9 +1,9 @@
 """A generative judge: any instruct model, read as the logit of "Yes" less the logit of "No".
 
-The judge is asked in one user turn, made of the prompt and the reply by a judge template, whether
-the reply is a good one. The reward is the difference of two logits where it begins to answer, which
-is linear in its last hidden state: so a judge is scored as any decoder with a one-output head is,
-shared prefix, gradients and all.
+The judge is shown the conversation and asked in one more user turn whether the reply is a good one:
+there the reply ends as the model's own do, with a token that merges with no text. The reward is the
+difference of two logits where it begins to answer, which is linear in its last hidden state: so a
+judge is scored as any decoder with a one-output head is, shared prefix, gradients and all.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def open_judge(request: ModelRequest) -> ModelSource:
 
     Raises:
         PessimalError: it is no causal language model, or can't be asked for Yes and No.
-        UsageError: the judge template can't be read, or leaves out the prompt or the reply.
+        UsageError: the judge template can't be read, or holds only one of prompt and reply.
     """
     source = open_causal(request, "judge")
     file = request.judge_template or TEMPLATE
@@ -216,23 +216,44 @@ def _read(file: Path) -> str:
         raise UsageError(
             "judge_template_unreadable",
             f"The judge template {file} can't be read: {error}.",
-            "Name a UTF-8 text file that holds {{ prompt }} and {{ reply }}.",
+            "Name a UTF-8 text file with the judge's question.",
         ) from None
-    missing = [name for name in ("prompt", "reply") if name not in text]
-    if missing:
+    if not text or ("prompt" in _names(text)) != ("reply" in _names(text)):
         raise UsageError(
             "judge_template_incomplete",
-            f"The judge template {file} leaves out the {missing[0]}.",
-            "Write {{ prompt }} and {{ reply }} where they belong.",
+            f"The judge template {file} is empty, or holds only one of prompt and reply.",
+            "Write a question about the conversation above it; or one that holds both "
+            "{{ prompt }} and {{ reply }}, to be asked instead of it.",
         )
     return text
 
 
+def _names(text: str) -> set[str]:
+    """The variables that a jinja text asks for.
+
+    Raises:
+        UsageError: it isn't valid.
+    """
+    import jinja2
+    import jinja2.meta
+
+    try:
+        return jinja2.meta.find_undeclared_variables(jinja2.Environment().parse(text))
+    except jinja2.TemplateSyntaxError as error:
+        raise UsageError(
+            "judge_template_unreadable",
+            f"The judge template isn't valid jinja: {error}.",
+            "Correct it, or leave out --judge-template.",
+        ) from None
+
+
 def _wrap(judge: str, own: str) -> str:
-    """A chat template of prompt and reply that asks the judge about them in one user turn."""
+    """A chat template of prompt and reply that goes on to ask the judge about them."""
+    # A question that holds both the prompt and the reply is asked instead of showing them.
+    shown = "[]" if "reply" in _names(judge) else "messages"
     return (
         "{%- set prompt = messages[0]['content'] -%}{%- set reply = messages[1]['content'] -%}"
         "{%- set question -%}" + judge + "{%- endset -%}"
-        "{%- set messages = [{'role': 'user', 'content': question}] -%}"
+        "{%- set messages = " + shown + " + [{'role': 'user', 'content': question}] -%}"
         "{%- set add_generation_prompt = true -%}" + own
     )

@@ -281,6 +281,25 @@ def test_a_key_is_sent_and_never_shown(
     assert "k-very-secret" not in repr(scorer.model)
 
 
+def test_a_server_that_counts_no_tokens_is_taken_with_a_note(model: Path, tmp_path: Path) -> None:
+    for dialect in ("sglang", "vllm-pooling"):
+        with serving(model, dialect, counts=False) as server:
+            scorer = quick(server, tmp_path)
+            test = scorer.self_test(find_slot(scorer.model.source, PROMPT))
+        assert test.found["tokens_checked"] is False
+        assert any("how many BOS" in note for note in test.notes)
+
+
+def test_a_key_that_no_header_can_hold_is_refused_unseen(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PESSIMAL_ENDPOINT_KEY", "secret\nX-Other: 1")
+    source = url_source("http://127.0.0.1:9", model)
+    error = refusal(open_scorer, source, tmp_path)
+    assert error.code == "endpoint_key"
+    assert "secret" not in error.message
+
+
 def url_source(url: str, model: Path, **flags: Any) -> Any:
     flags = {"endpoint": "sglang", "tokenizer": str(model)} | flags
     return open_source(ModelRequest(model=url, **flags), model)

@@ -53,9 +53,11 @@ def plain_score(folder: Path, prompt: str, reply: str, question: str) -> float:
     """The formula, written out: one conversation, one forward, two logits."""
     tokenizer, model = plain_model(folder)
     content = question.replace("{{ prompt }}", prompt).replace("{{ reply }}", reply).strip()
-    text = tokenizer.apply_chat_template(
-        [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
-    )
+    turns = [{"role": "user", "content": content}]
+    if "{{ reply }}" not in question:
+        shown = [("user", prompt), ("assistant", reply)]
+        turns = [{"role": role, "content": text} for role, text in shown] + turns
+    text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
     ids = tokenizer(text, add_special_tokens=False, return_tensors="pt")["input_ids"]
     with torch.no_grad():
         logits = model(ids).logits[0, -1]
@@ -150,6 +152,8 @@ def test_what_cannot_judge_is_refused_by_name(tmp_path: Path) -> None:
     assert refusal(ask, folder, reference="x").code == "kind_flags"
     file = tmp_path / "bad.jinja"
     assert refusal(ask, folder, judge_template=file).code == "judge_template_unreadable"
+    file.write_text("Is {{ reply }} good, {% if %}?")
+    assert refusal(ask, folder, judge_template=file).code == "judge_template_unreadable"
     file.write_text("Is {{ reply }} good?")
     assert refusal(ask, folder, judge_template=file).code == "judge_template_incomplete"
     # Without --kind a language model stays refused, and the remedy names the kinds.
@@ -159,6 +163,7 @@ def test_what_cannot_judge_is_refused_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_the_demos_whole_base_is_a_real_judge(tmp_path: Path) -> None:
     source = open_source(ModelRequest("demo-base", kind="judge", device="cpu"), tmp_path)
     scorer = open_scorer(source, tmp_path)

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
 
-from pessimal.errors import PessimalError
+from pessimal.errors import PessimalError, UsageError
 from pessimal.models.endpoints.dialects import Answer, Item, Malformed, Settings, body, parse
 from pessimal.text import show_text
 
@@ -25,6 +25,8 @@ RETRY_FLOOR = 60
 """Retries that are allowed beyond one a request: a server that fails more often is given up."""
 AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses that may be others the next time."""
+GATEWAY = frozenset({502, 503, 504})
+"""Those by which a gateway says that the server behind it is away."""
 
 
 class EndpointClient:
@@ -45,7 +47,13 @@ class EndpointClient:
         self.url, self.settings = url, settings
         self.requests = self.retries = self.interruptions = 0
         self.answered = False
-        self._key = os.environ.get(KEY, "")
+        self._key = os.environ.get(KEY, "").strip()
+        if not (self._key.isascii() and self._key.isprintable()):
+            raise UsageError(
+                "endpoint_key",
+                f"{KEY} holds characters that no header can.",
+                "Set it to the key alone.",
+            )
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if self._key:
             self._headers["Authorization"] = f"Bearer {self._key}"
@@ -124,6 +132,9 @@ class EndpointClient:
                 self.interruptions += 1
             timed_out = isinstance(error, urllib3.exceptions.ReadTimeoutError)
             return None, type(error).__name__, None if timed_out else 0.0
+        if response.status in GATEWAY:
+            with self._lock:
+                self.interruptions += 1
         if response.status in AGAIN:
             return None, f"status {response.status}", _asked_wait(response)
         if not 200 <= response.status < 300:
@@ -131,7 +142,7 @@ class EndpointClient:
         try:
             return parse(self.settings, response.data, count), "", None
         except Malformed as error:
-            return None, str(error), None
+            return None, self.redact(str(error)), None
 
     def _retry(self, tried: int, failure: str, asked: float | None, stop: threading.Event) -> None:
         longest = min(LONGEST_WAIT_S, self.settings.backoff_s * 2 ** (tried - 1))

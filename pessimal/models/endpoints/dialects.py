@@ -190,13 +190,23 @@ def parse(settings: Settings, content: bytes, count: int) -> Answer:
     try:
         document = json.loads(content)
         found = _pick(document, settings.scores)
-        tokens = None if settings.tokens is None else _flat(_pick(document, settings.tokens))
     except (ValueError, LookupError, TypeError) as error:
         raise Malformed(f"{type(error).__name__} in the answer") from None
     values = [found] if settings.single else found
     if not isinstance(values, list) or len(values) != count:
         raise Malformed(f"no {count} scores in the answer")
-    return Answer(tuple(map(_number, values)), tokens)
+    return Answer(tuple(map(_number, values)), _tokens(settings, document))
+
+
+def _tokens(settings: Settings, document: Any) -> tuple[int, ...] | None:
+    """How many tokens the server says it read; servers of a dialect may leave that out."""
+    if settings.tokens is None:
+        return None
+    try:
+        found = _flat(_pick(document, settings.tokens))
+    except (ValueError, LookupError, TypeError):
+        return None
+    return found if all(found) else None
 
 
 def _number(value: Any) -> float:
