@@ -323,8 +323,7 @@ def _calibrate(
         like = f" They agree with its scores {best} ({differences[best]:.2g} SD)." if told else ""
         raise PessimalError(
             "endpoint_differs",
-            f"The endpoint's scores differ by {plain:.2g} SD from those of {source.id}."
-            + like,
+            f"The endpoint's scores differ by {plain:.2g} SD from those of {source.id}." + like,
             "Serve the same weights with the same template and BOS, and no activation.",
         )
     return {
