@@ -353,6 +353,7 @@ def test_the_core_has_one_hash_over_all_its_files(
     first = scorer.core_sha256()
     assert len(first) == 64
     for name in scorer.CORE_FILES:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes((home / name).read_bytes())
     monkeypatch.setattr(scorer, "__file__", str(tmp_path / "scorer.py"))
     assert scorer.core_sha256() == first
