@@ -114,7 +114,9 @@ def mark_example(source: ModelSource, slot: ReplySlot) -> str:
         return str(text)
 
     def pooled(text: str) -> str:
-        return POOLED_MARK[0] + text + POOLED_MARK[1]
+        # A reward that is a sum over the reply's tokens is read at none.
+        summed = source.request.kind == "implicit"
+        return text if summed else POOLED_MARK[0] + text + POOLED_MARK[1]
 
     prefix, reply, suffix = slot.prefix_ids, "reply".join(REPLY_MARK), slot.suffix_ids
     if slot.pooled_index == 0:

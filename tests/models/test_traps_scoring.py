@@ -22,6 +22,8 @@ from pessimal.models.slot import find_slot
 from pessimal.statistics.ranks import percentiles
 from tests.builders import build_model
 from tests.models.opening import edit_json, edit_weights, loaded, opened, refusal
+from tests.models.own_models import build_own
+from tests.models.test_adapters import build_adapter
 from tests.models.traps import (
     COMMIT,
     END_SCORES,
@@ -162,6 +164,30 @@ def test_11_a_score_from_a_models_own_code_says_that_its_sign_is_unknown(
     assert any("higher score is better" in note for note in model.notes)
 
 
+def test_11_a_cost_is_turned(tmp_path: Path) -> None:
+    from pessimal.models.families import FAMILIES
+
+    model = loaded(build_own(tmp_path, "beaver-cost"))
+    assert next(row for row in FAMILIES if row.name == model.family.name).sign == -1
+    costs = np.array([published_cost(tmp_path, model, reply) for reply in REPLIES])
+    # Left as the checkpoint has it, the worst reply would come first. (It is also normalised.)
+    assert np.corrcoef(our_scores(model), costs)[0, 1] < -0.9999
+
+
+@torch.no_grad()
+def published_cost(folder: Path, model: Any, reply: tuple[int, ...]) -> float:
+    """The published head's own number at the last token: higher is worse."""
+    from safetensors.torch import load_file
+    from transformers import AutoModel
+
+    weights = load_file(folder / "model.safetensors")
+    backbone = AutoModel.from_config(model.source.config, attn_implementation="eager").eval()
+    body = {key.removeprefix("model."): w for key, w in weights.items() if key.startswith("model.")}
+    backbone.load_state_dict(body)
+    hidden = backbone(whole(find_slot(model.source, PROMPT), reply)).last_hidden_state[0, -1]
+    return float(hidden @ weights["score_head.weight"][0])
+
+
 # 12. What changed between the library's versions is named.
 
 
@@ -246,6 +272,15 @@ def test_13_a_head_that_is_not_a_float_layer_is_refused(
     error = refusal(loaded, tmp_path)
     assert error.code == "head_not_linear"
     assert "score.weight" in error.message
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+def test_13_before_saving_loaded_and_merged_an_adapter_scores_the_same(tmp_path: Path) -> None:
+    base = build_model(tmp_path / "base", "llama", head=False)
+    before = build_adapter(tmp_path / "adapter", base)
+    model = loaded(tmp_path / "adapter")
+    after = Scorer(model).reference(find_slot(model.source, PROMPT), (40,))
+    assert after == pytest.approx(before, abs=1e-4)
 
 
 # 14. Control tokens come from the template alone.
