@@ -38,14 +38,12 @@ def render_comparison(
     charts: Mapping[str, str] | None = None,
 ) -> str:  # fmt: skip
     """The report as text; see `write_comparison`."""
-    drawn = embed_figures(figures, charts or {})
     labels = [model["label"] for model in document["models"]]
     return page_environment().get_template("compare.html.j2").render(
-        **page_parts(chart for _, _, chart in drawn),
+        **page_parts(embed_figures(figures, charts or {})),
         document=document,
         labels=labels,
         pairs=_by_prompt(document),
-        figures=drawn,
         metrics=document["metrics"][:_METRICS_SHOWN],
         facts=flatten({key: document.get(key) or {} for key in ("versions", "artifacts")}),
     )  # fmt: skip

@@ -42,7 +42,7 @@ MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
 DASHES: Final = ("-", "--", "-.", ":")
 MAXIMUM_ROWS: Final = 40
 """Categories that a figure has room for; the table holds the rest."""
-_RASTER_ABOVE: Final = 2_000
+_RASTER_ABOVE: Final = 1_000
 _STYLE: Final[dict[str, Any]] = {
     "font.family": ["DejaVu Sans"],
     "font.size": 9.5,

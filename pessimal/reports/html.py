@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,7 +34,6 @@ from pessimal.text import show_text, show_token
 if TYPE_CHECKING:
     import jinja2
     import pandas as pd
-    from markupsafe import Markup
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 TOKENS_LISTED: Final = 20
@@ -91,17 +90,17 @@ def render_report(
     prompts: Sequence[Mapping[str, Any]] = document.get("prompts") or []
     tokens = [] if vocabulary is None else prompt_tokens(vocabulary, prompts, TOKENS_LISTED)
     drawn = embed_figures(figures, charts or {})
-    kinds = packed = None
+    kinds: dict[str, Any] | None = None
+    packed = None
     if vocabulary is not None and tokens:
         meta, data = pack_vocabulary(vocabulary, tokens)
         packed = {"meta": Markup(json_for_html(meta)), "data": Markup(data), **meta}
-        kinds = Markup(json_for_html(kinds_chart(vocabulary, tokens)))
-    # Safe by construction: our own files, escaped JSON, base64 and SVG that `embed` has rebuilt.
+        kinds = kinds_chart(vocabulary, tokens)
     return (
         page_environment()
         .get_template("report.html.j2")
         .render(
-            **page_parts([kinds, *(chart for _, _, chart in drawn)]),
+            **page_parts(drawn, kinds),
             document=document,
             model=model,
             summary=summarise(document),
@@ -114,8 +113,7 @@ def render_report(
             notes=[*(model.get("notes") or []), *(document.get("notes") or [])],
             tokens=tokens,
             packed=packed,
-            kinds=kinds,
-            figures=drawn,
+            kinds=kinds is not None,
             searches=document.get("searches") or [],
             as_text=as_text_summary(as_text, vocabulary),
             words=word_lists(document, words),
@@ -127,8 +125,8 @@ def render_report(
 
 def embed_figures(
     figures: Mapping[str, str], charts: Mapping[str, str]
-) -> list[tuple[Embedded, Markup, Markup | None]]:
-    """Every figure with its drawing as mark-up, and its chart where there is one.
+) -> list[tuple[Embedded, Any]]:
+    """Every figure with its chart, None where there is none or it shows nothing.
 
     Args:
         figures: SVG documents by name.
@@ -137,24 +135,23 @@ def embed_figures(
     Raises:
         PessimalError: one is not what it should be.
     """
-    from markupsafe import Markup
-
-    found = []
-    for name, svg in figures.items():
-        figure = embed(name, svg)
-        found_chart = _checked(name, charts[name]) if name in charts else None
-        shown = found_chart is not None and found_chart["views"]
-        chart = Markup(json_for_html(found_chart)) if shown else None
-        # Safe by construction: `embed` has rebuilt the SVG, and the JSON stays in its script.
-        found.append((figure, Markup(figure.markup), chart))
-    return found
+    return [
+        (embed(name, svg), _checked(name, charts[name]) if name in charts else None)
+        for name, svg in figures.items()
+    ]
 
 
-def page_parts(charts: Iterable[object]) -> dict[str, Any]:
-    """What every page is made with: ``style script plotly``, and ``allowed``, the scripts' hashes.
+def page_parts(drawn: Sequence[tuple[Embedded, Any]], first: Any = None) -> dict[str, Any]:
+    """What every page with figures is made with.
 
     Args:
-        charts: the page's charts; where all are None, the library that draws them is left out.
+        drawn: its figures with their charts.
+        first: a chart that is no figure's.
+
+    Returns:
+        ``style``, ``script``, ``allowed`` (hashes of what may run), ``figures`` (each with its
+        mark-up and the place of its chart), and the packed ``charts`` and ``plotly``: None for a
+        page without charts. Place 0 is that of `first`.
     """
     from markupsafe import Markup
 
@@ -162,16 +159,23 @@ def page_parts(charts: Iterable[object]) -> dict[str, Any]:
         (TEMPLATES / name).read_text(encoding="utf-8") for name in ("charts.js", "report.js")
     )
     hashes = [_hash(script)]
-    packed = None
+    charts = [first, *(chart for _, chart in drawn)]
+    plotly = packed = None
     if any(chart is not None for chart in charts):
-        packed, digest = _library()
+        plotly, digest = _library()
         hashes.append(digest)
+        packed = _pack(json.dumps(charts, allow_nan=False, separators=(",", ":")))
+    # Safe by construction: our own files, hashes, base64, and SVG that `embed` has rebuilt.
     return {
         "style": Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
         "script": Markup(script),
-        "plotly": None if packed is None else Markup(packed),
-        # Safe by construction: base64.
         "allowed": Markup(" ".join(f"'sha256-{digest}'" for digest in hashes)),
+        "figures": [
+            (figure, Markup(figure.markup), place if chart is not None else None)
+            for place, (figure, chart) in enumerate(drawn, 1)
+        ],
+        "charts": None if packed is None else Markup(packed),
+        "plotly": None if plotly is None else Markup(plotly),
     }
 
 
@@ -184,15 +188,19 @@ def _library() -> tuple[str, str]:
     assert found.origin is not None
     file = Path(found.origin).parent / "package_data" / "plotly.min.js"
     text = file.read_text(encoding="utf-8")
-    packed = gzip.compress(text.encode("utf-8"), mtime=0)
-    return base64.b64encode(packed).decode("ascii"), _hash(text)
+    return _pack(text), _hash(text)
+
+
+def _pack(text: str) -> str:
+    """Gzip in base64, for the page's script to unpack."""
+    return base64.b64encode(gzip.compress(text.encode("utf-8"), mtime=0)).decode("ascii")
 
 
 def _hash(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
 
 
-def _checked(name: str, chart: str) -> Any:
+def _checked(name: str, chart: str) -> dict[str, Any] | None:
     try:
         found = json.loads(chart)
         if not isinstance(found, dict) or not isinstance(found.get("views"), list):
@@ -202,7 +210,7 @@ def _checked(name: str, chart: str) -> Any:
             "figure_invalid", f"The chart {name!r} can't be read: {error}.",
             "Make the run's figures again by auditing again.",
         ) from error  # fmt: skip
-    return found
+    return found if found["views"] else None
 
 
 def page_environment() -> jinja2.Environment:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-SCORES_EMBEDDED: Final = 1_000_000
-"""Scores that a report embeds for searching: about 5 MB of its 10."""
+SCORES_EMBEDDED: Final = 600_000
+"""Scores that a report embeds for searching: about 3 MB of its 10."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def pack_vocabulary(
 
     The bytes are gzip in base64 of: the shown texts, UTF-8, a newline after each; then, all
     little-endian, int32 token ids, uint8 kinds, uint8 round-trip flags, and a float32 column of
-    scores a prompt. Prompts beyond a million scores are left out, and named.
+    scores a prompt. Prompts beyond `SCORES_EMBEDDED` scores are left out, and named.
     """
     import numpy as np
 

@@ -94,7 +94,7 @@ def test_charts_name_values_to_the_pointer_and_to_the_keyboard(browser: Any, rep
 
     bar = chart.locator(".bars .point").nth(8)
     bar.scroll_into_view_if_needed()
-    bar.hover()
+    bar.hover(force=True)
     sync_api.expect(chart.locator(".hoverlayer")).to_contain_text("␣love")
     assert opened.said == []
     page.close()

@@ -8,13 +8,17 @@
     return element;
   };
 
+  function unpack(id) {
+    const packed = document.getElementById(id).textContent.trim();
+    const bytes = Uint8Array.from(atob(packed), (c) => c.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+  }
+
   let library;
-  function load(packed) {
+  function load() {
     library ??= (async () => {
-      const bytes = Uint8Array.from(atob(packed.textContent.trim()), (c) => c.charCodeAt(0));
-      const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
       // The page's policy knows this script by its hash.
-      document.head.append(make("script", { textContent: await new Response(stream).text() }));
+      document.head.append(make("script", { textContent: await unpack("plotly") }));
       return window.Plotly;
     })();
     return library;
@@ -61,10 +65,9 @@
     )));
   }
 
-  function prepare(figure, packed, number) {
-    const chart = JSON.parse(figure.querySelector("script[type='application/json']").textContent);
+  function prepare(figure, chart) {
     const follows = figure.dataset.follow === "prompt";
-    const name = `chart-${number}`;
+    const name = `chart-${figure.dataset.chart}`;
     const holder = make("div", { className: "chart", tabIndex: 0, id: name });
     holder.setAttribute("role", "group");
     holder.setAttribute("aria-roledescription", "chart");
@@ -85,7 +88,7 @@
     let Plotly;
 
     const draw = async () => {
-      Plotly = await load(packed);
+      Plotly = await load();
       const { data, layout } = themed(chart.views[current]);
       await Plotly.react(holder, data, layout, {
         displayModeBar: false, responsive: true, typesetMath: false,
@@ -135,9 +138,13 @@
     observer.observe(figure);
   }
 
-  const packed = document.getElementById("plotly");
-  if (packed && typeof DecompressionStream !== "undefined") {
-    document.querySelectorAll("figure[data-chart]").forEach((figure, number) => prepare(figure, packed, number));
+  if (document.getElementById("charts") && typeof DecompressionStream !== "undefined") {
+    unpack("charts").then((text) => {
+      const charts = JSON.parse(text);
+      for (const figure of document.querySelectorAll("figure[data-chart]")) {
+        prepare(figure, charts[figure.dataset.chart]);
+      }
+    });
   }
 
   const value = (row, column) => {
