@@ -12,6 +12,7 @@ from pessimal.cli.options import model_options, output_options
 from pessimal.cli.output import print_document
 from pessimal.errors import UsageError
 
+_DRIFTS = ("max_difference", "max_difference_sd", "flipped_pairs")
 _SHOWN = {"ok": "ok", "warning": "warn", "refused": "REFUSED"}
 
 
@@ -51,22 +52,17 @@ def doctor(named: str | None, prompt: str | None, **flags: Any) -> int:
 
 
 def _print(document: dict[str, Any], *, quiet: bool) -> None:
-    from rich import box
-    from rich.table import Table
-
-    from pessimal.cli.tables import console
+    from pessimal.cli.tables import NARROW, console, plain_table
     from pessimal.text import show_text
 
-    screen = console()
+    screen = console(piped=NARROW)
     if not quiet:
         for name, value in _facts(document["model"]):
             screen.print(f"{name:<12} {show_text(value)}")
         if document["example"]:
             screen.print(f"\n{show_text(document['example']['marked'])}")
             screen.print("⟦ ⟧ the reply's place, ⟪ ⟫ the token the score is read at", style="dim")
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in ("check", "status", "what was found"):
-        table.add_column(column, overflow="fold")
+    table = plain_table(screen, "check", "status", "what was found")
     for check in document["checks"]:
         table.add_row(
             check["name"], _SHOWN[check["status"]], show_text(check["detail"]),
@@ -75,16 +71,16 @@ def _print(document: dict[str, Any], *, quiet: bool) -> None:
     screen.print()
     screen.print(table)
     if document["drift"] and not quiet:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-        for column in ("changed", "largest difference", "in SD", "pairs in another order"):
-            table.add_column(column, justify="left" if column == "changed" else "right")
+        screen.print()
+        table = plain_table(screen, "changed", ">difference", ">in SD", ">pairs in another order")
         for row in document["drift"]:
-            table.add_row(
-                row["variant"], f"{row['max_difference']:.2g}", f"{row['max_difference_sd']:.2g}",
-                f"{row['flipped_pairs']:.1%}",
-            )  # fmt: skip
+            table.add_row(row["variant"], *(_drift(row[name]) for name in _DRIFTS))
         screen.print(table)
     screen.print(f"\n{document['verdict']}", style="bold")
+
+
+def _drift(value: float | None) -> str:
+    return "not finite" if value is None else f"{value:.2g}"
 
 
 def _facts(model: dict[str, Any]) -> list[tuple[str, object]]:
@@ -102,6 +98,7 @@ def _facts(model: dict[str, Any]) -> list[tuple[str, object]]:
         "template": model.get("template_sha256", ""),
         "rows": f"{model['embedding_rows']:,}" if "embedding_rows" in model else "",
         "parameters": f"{model['parameters']:,}" if "parameters" in model else "",
+        "versions": ", ".join(f"{name} {v}" for name, v in model.get("versions", {}).items()),
     }
     notes = [("note", note) for note in model.get("notes", [])]
     return [(name, value) for name, value in facts.items() if value] + notes

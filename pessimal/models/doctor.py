@@ -171,13 +171,15 @@ def _check_drift(scorer: ReplyScorer, slot: ReplySlot, found: _Examination) -> N
         f"{len(replies)} random tokens score {scores.min():.4g} to {scores.max():.4g}, mean "
         f"{scores.mean():.4g}, SD {scores.std():.4g}.",
     )
+    sd = float(scores.std())
     again = RescoringScorer(scorer, {"example": slot})
     for variant in get_args(Variant):
         count = len(replies) if variant in ("batch", "order") else WHOLE_REPLIES
         other = again.rescore("example", replies[:count], variant=variant)
         if other is not None:
-            found.drift.append(_compare(variant, scores[:count], other))
-    moved = [row["variant"] for row in found.drift if row["max_difference_sd"] > SAME_SD]
+            found.drift.append(_compare(variant, scores[:count], other, sd))
+    sizes = {row["variant"]: row["max_difference_sd"] for row in found.drift}
+    moved = [name for name, size in sizes.items() if size is None or size > SAME_SD]
     low = scorer.model.request.dtype != "float32"
     surprising = [name for name in moved if name != "bfloat16" and not low]
     found.note(
@@ -190,18 +192,19 @@ def _check_drift(scorer: ReplyScorer, slot: ReplySlot, found: _Examination) -> N
 
 
 def _compare(
-    variant: str, scores: NDArray[np.float32], other: NDArray[np.float32]
+    variant: str, scores: NDArray[np.float32], other: NDArray[np.float32], sd: float
 ) -> dict[str, Any]:
     import numpy as np
 
     difference = float(np.abs(other - scores).max())
+    finite = bool(np.isfinite(difference))
     first, second = (np.sign(side[:, None] - side[None]) for side in (scores, other))
     pairs = np.triu_indices(len(scores), 1)
     return {
         "variant": variant,
         "replies": len(scores),
-        "max_difference": difference,
-        "max_difference_sd": difference / float(scores.std()),
+        "max_difference": difference if finite else None,
+        "max_difference_sd": difference / sd if finite else None,
         "flipped_pairs": float((first[pairs] * second[pairs] < 0).mean()),
     }
 

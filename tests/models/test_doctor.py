@@ -114,19 +114,24 @@ def test_what_a_reader_should_look_at_is_a_warning(tmp_path: Path) -> None:
     assert (found["bos"], found["pad"], document["verdict"]) == ("warning", "warning", "OK")
 
 
-def test_drift_in_float32_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("moved", [0.5, float("nan")])
+def test_drift_in_float32_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: float
+) -> None:
     from pessimal.models.rescoring import RescoringScorer
 
     honest = RescoringScorer.rescore
 
     def drifting(self: Any, prompt: str, replies: Any, *, variant: Any) -> Any:
         scores = honest(self, prompt, replies, variant=variant)
-        return scores + 0.5 if variant == "batch" and scores is not None else scores
+        return scores + moved if variant == "batch" and scores is not None else scores
 
     monkeypatch.setattr(RescoringScorer, "rescore", drifting)
     document = examined(build_model(tmp_path, "llama"))
     assert checks(document)["drift"] == "warning"
     assert "batch" in document["checks"][-1]["detail"]
+    found = document["drift"][0]["max_difference"]
+    assert found == pytest.approx(0.5, abs=1e-4) if moved == 0.5 else found is None
 
 
 def test_nobody_listens_to_an_ordinary_load(tmp_path: Path) -> None:
