@@ -130,7 +130,9 @@ def draw(figure: Figure, tables: Mapping[str, pd.DataFrame]) -> Drawing:
         metadata: Any = {"Date": None, "Creator": None, "Format": None, "Type": None}
         metadata["Title"] = f"{title} {caption}".strip()
         canvas.savefig(svg, format="svg", metadata=metadata)
-    kind = "tokens" if {figure.x, figure.y} & {"text", "token"} else "measures"
+    # A scatter's chart names each point's token to the pointer.
+    written = set(table.columns) if figure.kind == "scatter" else {figure.x, figure.y}
+    kind = "tokens" if written & {"text", "token"} else "measures"
     return Drawing(
         figure.name, title, caption, _themed(svg.getvalue(), kind), png.getvalue(),
         make_chart(figure, whole),

@@ -136,6 +136,9 @@ def test_a_broken_figure_is_a_named_error() -> None:
 def test_figures_that_write_tokens_are_told_apart() -> None:
     assert embed("bars", draw(BARS, TABLES).svg).names_tokens
     assert not embed("by_kind", draw(FIGURES[3], TABLES).svg).names_tokens
+    pointed = TABLES["numbers"].assign(text="a slur")
+    assert embed("scatter", draw(FIGURES[5], {"numbers": pointed}).svg).names_tokens
+    assert not embed("scatter", draw(FIGURES[5], TABLES).svg).names_tokens
 
 
 def test_rows_that_only_look_alike_are_both_drawn() -> None:
