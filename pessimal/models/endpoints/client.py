@@ -104,11 +104,16 @@ class EndpointClient:
                 self.answered = True
                 return answer
             if self._gives_up(tried, time.monotonic() - began, away=asked is not None):
+                if asked is not None:
+                    raise PessimalError(
+                        "endpoint_unreachable",
+                        f"The endpoint can't be reached, after {tried} tries: {failure}.",
+                        "Look at the server; the same command goes on where this one stopped.",
+                    )
                 raise PessimalError(
-                    "endpoint_unreachable" if asked is not None else "endpoint_malformed",
-                    f"The endpoint failed {tried} times, the last time with: {failure}.",
-                    "Look at the server, and compare its dialect with docs/endpoints.md; the same "
-                    "command goes on where this one stopped.",
+                    "endpoint_malformed",
+                    f"The endpoint's answer can't be used, after {tried} tries: {failure}.",
+                    "Compare the server's dialect with docs/endpoints.md.",
                 )
             self._retry(tried, failure, asked, stop)
 
@@ -173,18 +178,23 @@ class EndpointClient:
     def _refusal(self, status: int, text: str) -> PessimalError:
         said = self.redact(text)
         where = urlsplit(self.url).path
-        code, remedy = "endpoint_refused", "Compare what the server takes with docs/endpoints.md."
         if status in (401, 403):
-            code, remedy = "endpoint_denied", f"Set {KEY} to the server's key."
-        elif status in (404, 405):
-            code = "endpoint_not_found"
-            remedy = "Check the URL's path and the model's name (model, in a settings file)."
-        elif status == 413:
-            remedy = "Send fewer replies a request: --batch-size, or rows in a settings file."
-        elif 300 <= status < 400:
-            remedy = "Name the URL that it points to: redirects aren't followed."
+            return PessimalError(
+                "endpoint_denied",
+                f"The endpoint denies {where} with status {status}: {said}",
+                f"Set {KEY} to the server's key.",
+            )
+        if status in (404, 405):
+            return PessimalError(
+                "endpoint_not_found",
+                f"The endpoint has no {where} (status {status}): {said}",
+                "Check the URL's path and the model's name (model, in a settings file).",
+            )
         return PessimalError(
-            code, f"The endpoint answered {where} with status {status}: {said}", remedy
+            "endpoint_refused",
+            f"The endpoint refuses a request with status {status}: {said}",
+            "Compare what the server takes with docs/endpoints.md; with status 413 send fewer "
+            "replies a request (--batch-size); redirects aren't followed.",
         )
 
 
