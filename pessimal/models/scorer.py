@@ -328,8 +328,7 @@ class Scorer:
                 until = find_last(prefix, wanted) + 1
                 ids = self.batcher.to_device(np.array([prefix[:until]], np.int64))
                 whole = trunk.FullBackbone(trunk.headless(self.model), self.model.family)
-                # Not under inference mode: a gradient's graph takes no such tensor.
-                with torch.inference_mode(False), torch.no_grad():
+                with torch.no_grad():
                     self._gates[prefix] = whole.last_hidden(ids[0, :0], ids)
             if len(self._gates) > KEPT_PREFIXES:
                 self._gates.popitem(last=False)

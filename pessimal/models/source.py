@@ -119,7 +119,7 @@ def _open(request: ModelRequest, cache: Path) -> ModelSource:
         template_kwargs={},
     )
     if family.kind != "encoder":
-        template = read_template(request, adapter, tokenizer)
+        template = _find_template(request, adapter, tokenizer, family)
         pinned = pin_date(tokenizer, template)
         gate = tuple(tokenizer(family.gate, add_special_tokens=False)["input_ids"])
         source = replace(source, template=template, template_kwargs=pinned, gate_ids=gate)
@@ -320,6 +320,20 @@ def _read_config(folder: Path, raw: Mapping[str, Any], adapter: Path | None, *, 
     if demo is not None and demo.is_file():
         config.num_hidden_layers = min(int(read_json(demo)["layers"]), config.num_hidden_layers)
     return config
+
+
+def _find_template(
+    request: ModelRequest, adapter: Path | None, tokenizer: Any, family: Family
+) -> str:
+    try:
+        return read_template(request, adapter, tokenizer)
+    except PessimalError as error:
+        _, asked, form = family.template.partition("--template: ")
+        if error.code != "template_missing" or not asked:
+            raise
+        remedy = f"Write what models of the family {family.name} were trained on as a jinja file, "
+        remedy += f"{form}; and pass it: --template FILE."
+        raise PessimalError(error.code, error.message, remedy) from None
 
 
 def _tokenizer_folder(request: ModelRequest, folder: Path, adapter: Path | None) -> Path:

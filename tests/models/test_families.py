@@ -244,3 +244,15 @@ def test_half_precision(tmp_path: Path, name: str, dtype: str) -> None:
     model = loaded(tmp_path, dtype=dtype)
     slot, scorer = find_slot(model.source, PROMPT), Scorer(model)
     assert scorer.self_test(slot).path == "shared"
+
+
+@pytest.mark.parametrize(("name", "form"), [("ultrarm", "Human: "), ("beaver-cost", "BEGINNING ")])
+def test_without_a_template_the_remedy_says_what_the_family_was_trained_on(
+    tmp_path: Path, name: str, form: str
+) -> None:
+    build_own(tmp_path, name)
+    (tmp_path / "chat_template.jinja").unlink()
+    error = refusal(opened, tmp_path)
+    assert error.code == "template_missing"
+    assert form in error.remedy
+    assert "--template FILE" in error.remedy

@@ -12,12 +12,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from pessimal.models import loader
+from pessimal.models.checkpoint import read_tensor, tensor_shapes
+from pessimal.models.heads import model as heads
 from pessimal.models.records import LoadedModel, ScoringPath
 from pessimal.models.rescoring import RescoringScorer
 from pessimal.models.scorer import Scorer
 from pessimal.models.slot import find_last, find_slot
 from pessimal.search.model import TorchReplyModel
-from tests.models.opening import edit_weights, loaded, refusal
+from tests.models.opening import edit_weights, loaded, opened, refusal
 from tests.models.own_models import CASES, build_own, plain_backbone, plain_scores
 
 PROMPT = "What, in one word, is the greatest thing ever?"
@@ -90,7 +93,10 @@ def test_gradients_are_the_formulas_slopes(models: Any, folders: Any, name: str)
 
     allowed = np.arange(30, 60)
     for sharing in ("tokens", "nothing"):
-        subject = TorchReplyModel(Scorer(model), slot, allowed, sharing)
+        scorer = Scorer(model)
+        # What a sweep keeps of the prompt must serve a gradient too.
+        scorer.score(slot, [reply])
+        subject = TorchReplyModel(scorer, slot, allowed, sharing)
         assert subject.sharing == sharing
         gradient = subject.gradient(reply)
         direction = torch.from_numpy(gradient).double()
@@ -138,3 +144,30 @@ def test_rescoring_changes_what_it_says_and_nothing_else(models: Any, name: str)
         assert np.abs(again.rescore("greatest", replies, variant=variant) - scores).max() < 1e-5
     rounded = again.rescore("greatest", replies, variant="bfloat16")
     assert 0 < np.abs(rounded - scores).max() < 0.3 * max(1, np.abs(scores).max())
+
+
+@pytest.mark.parametrize("changed", ["regression_layer.weight", "gating.layers.2.running_var"])
+def test_every_tensor_of_a_head_is_compared_with_the_file(
+    folders: Any, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    def misread(files: Any, key: str) -> Any:
+        tensor = read_tensor(files, key)
+        return tensor + 1 if key == changed else tensor
+
+    monkeypatch.setattr(loader, "read_tensor", misread)
+    error = refusal(loaded, folders("qrm"))
+    assert error.code == "head_missing"
+    assert changed in error.message
+
+
+def test_a_head_that_its_class_hides_from_its_report_differs_between_two_seeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = opened(build_own(tmp_path, "inf-orm"))
+    shapes = tensor_shapes(source.weight_files)
+    edit_weights(tmp_path, lambda tensors: tensors.pop("score.0.weight"))
+    monkeypatch.setattr(heads, "tensor_shapes", lambda _: shapes)
+    monkeypatch.setattr(loader, "check_loading", lambda *_, **__: None)
+    error = refusal(loader.load_model, source)
+    assert error.code == "head_missing"
+    assert "two seeds" in error.message

@@ -22,7 +22,7 @@ _BEAVER: dict[str, Any] = {
     "classes": ("LlamaForScore", "LlamaModelForScore"),
     "keys": ("score_head.weight",),
     "pooled": "last token",
-    "template": "--template: BEGINNING OF CONVERSATION: USER: ... ASSISTANT: ... and EOS",
+    "template": "--template: BEGINNING OF CONVERSATION: USER: PROMPT ASSISTANT:REPLY and EOS",
 }
 
 OWN: tuple[Family, ...] = (
@@ -82,7 +82,7 @@ OWN: tuple[Family, ...] = (
         classes=("LlamaRewardModel",),
         keys=("regression_head.weight",),
         pooled="last token",
-        template="--template: Human: ... Assistant: ...",
+        template="--template: Human: PROMPT, a new line, Assistant: REPLY",
         notes="Its class stands in its card, not in its repository.",
     ),
     _own(
