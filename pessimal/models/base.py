@@ -156,6 +156,8 @@ def _from_folder(place: Place, source: ModelSource) -> Any:
         model, report = load(
             place.folder,
             dtype=getattr(torch, source.request.dtype),
+            # Before transformers 5.21 other attentions dropped a soft-cap without a word.
+            attn_implementation="eager",
             output_loading_info=True,
             local_files_only=True,
             trust_remote_code=False,

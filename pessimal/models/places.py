@@ -125,14 +125,16 @@ def _fetch(name: str, revision: str | None, patterns: list[str]) -> Path:
             f"There is no folder {name}, and the hub has no model of that name that it shows you.",
             f"Check the spelling; for a private model set HF_TOKEN (it {known}).",
         ) from None
-    except errors.HfHubHTTPError as error:
-        status = getattr(error.response, "status_code", "no")
-        raise PessimalError(
-            "hub_failed",
-            f"The hub answered a request for {name} with status {status}.",
-            "Try again later, or name a local folder.",
-        ) from None
-    except (OSError, ValueError, errors.LocalEntryNotFoundError) as error:
+    except (errors.HfHubHTTPError, OSError, ValueError) as error:
+        # To older hub libraries a file that was never fetched is an answer of the hub as well.
+        missing = isinstance(error, errors.LocalEntryNotFoundError)
+        if isinstance(error, errors.HfHubHTTPError) and not missing:
+            status = getattr(error.response, "status_code", "no")
+            raise PessimalError(
+                "hub_failed",
+                f"The hub answered a request for {name} with status {status}.",
+                "Try again later, or name a local folder.",
+            ) from None
         raise PessimalError(
             "hub_unreachable",
             f"There is no folder {name}, and the hub can't be reached ({type(error).__name__}).",

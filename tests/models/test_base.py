@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,8 +30,8 @@ def ask(reward_model: Path, base: Path, tmp_path: Path):
     return base_logprobs(str(base), opened(reward_model), PROMPTS, tmp_path)
 
 
-def plain_forward(base: Path, ids: list[int]) -> np.ndarray:
-    model = AutoModelForCausalLM.from_pretrained(base).eval()
+def plain_forward(base: Path, ids: list[int], **config: Any) -> np.ndarray:
+    model = AutoModelForCausalLM.from_pretrained(base, attn_implementation="eager", **config).eval()
     with torch.no_grad():
         logits = model(torch.tensor([ids])).logits[0, -1]
     return (logits - logits.logsumexp(0)).numpy()
@@ -48,6 +49,16 @@ def test_they_are_those_of_the_rendered_prompt(folders: tuple[Path, Path], tmp_p
         expected = plain_forward(folders[1], list(find_slot(source, text).prefix_ids))
         np.testing.assert_allclose(found.frame[f"logprob:{prompt}"], expected[ids], atol=1e-5)
         assert np.exp(found.frame[f"logprob:{prompt}"].astype(float)).sum() == pytest.approx(1)
+
+
+def test_a_base_keeps_its_soft_cap(tmp_path: Path):
+    rm = build_model(tmp_path / "rm", "llama")
+    base = build_model(tmp_path / "base", "gemma2", head=False)
+    found = ask(rm, base, tmp_path).frame["logprob:why"]
+    ids = list(find_slot(opened(rm), PROMPTS["why"]).prefix_ids)
+    np.testing.assert_allclose(found, plain_forward(base, ids), atol=1e-5)
+    without = plain_forward(base, ids, attn_logit_softcapping=None)
+    assert np.abs(found - without).max() > 0.1
 
 
 def test_a_base_without_a_template_gets_the_plain_prompt(tmp_path: Path):

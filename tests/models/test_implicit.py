@@ -51,7 +51,9 @@ def opened_pair(pair: Pair, **flags: Any) -> ImplicitScorer:
 
 @cache
 def plain_model(folder: Path) -> Any:
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    return AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager"
+    ).eval()
 
 
 def plain_score(

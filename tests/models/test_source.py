@@ -104,12 +104,6 @@ def test_an_unknown_architecture_lists_the_known_ones(tmp_path: Path) -> None:
     assert "gemma2" in error.remedy
 
 
-def test_quantised_weights(tmp_path: Path) -> None:
-    build_model(tmp_path, "llama")
-    edit_json(tmp_path / "config.json", quantization_config={"quant_method": "bitsandbytes"})
-    assert refusal(opened, tmp_path).code == "weights_quantized"
-
-
 def test_gemma_2_without_its_soft_cap(tmp_path: Path) -> None:
     build_model(tmp_path, "gemma2", attn_logit_softcapping=None)
     assert refusal(opened, tmp_path).code == "softcap_missing"
