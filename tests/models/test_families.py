@@ -256,3 +256,14 @@ def test_without_a_template_the_remedy_says_what_the_family_was_trained_on(
     assert error.code == "template_missing"
     assert form in error.remedy
     assert "--template FILE" in error.remedy
+
+
+@pytest.mark.parametrize("name", ["inf-orm", "grm-linear", "qrm"])
+def test_without_a_pad_id_batches_are_scored_all_the_same(tmp_path: Path, name: str) -> None:
+    model = loaded(build_own(tmp_path, name, pad_token_id=None))
+    slot, replies = find_slot(model.source, PROMPT), [(40,), (41,), (0,), (50, 0, 51)]
+    scores = Scorer(model).score(slot, replies)
+    assert np.abs(Scorer(model, "full").score(slot, replies) - scores).max() < 1e-5
+    reference = [Scorer(model).reference(slot, reply) for reply in replies]
+    assert np.abs(np.array(reference) - scores).max() < 1e-5
+    assert len(set(scores.tolist())) == len(replies)
