@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pessimal.models.protocol import ReplyScorer
+    from pessimal.models.vocabulary import Vocabulary
 
+TEXT_TOKENS = 512
+"""Random tokens that are sent through the template as text."""
 DRIFT_REPLIES = 48
 """Random one-token replies that are scored again; with too few a drift may not show."""
 WHOLE_REPLIES = 16
@@ -153,6 +157,33 @@ def _check_ids(source: ModelSource, slot: ReplySlot, found: _Examination) -> Non
         + (lost if words.without_row else "")
         + ".",
         "warning" if words.without_row else "ok",
+    )
+    found.note("as_text", _check_text(source, slot, words))
+
+
+def _check_text(source: ModelSource, slot: ReplySlot, words: Vocabulary) -> str:
+    """What becomes of tokens that reach the model as text, as a policy's do."""
+    import numpy as np
+
+    from pessimal.models.slot import encode_as_text
+
+    size = len(words.ids)
+    places = np.random.default_rng(2).choice(size, min(TEXT_TOKENS, size), replace=False)
+    start, stop = len(slot.prefix_ids), len(slot.suffix_ids)
+    same = collided = 0
+    for place in places.tolist():
+        token = int(words.ids[place])
+        ids: tuple[int, ...] = ()
+        # A template may refuse a text, while the token itself can be scored.
+        with suppress(PessimalError):
+            ids = encode_as_text(source, slot.prompt, words.texts[place])
+        same += ids == (*slot.prefix_ids, token, *slot.suffix_ids)
+        middle = ids[start : len(ids) - stop]
+        alone = len(middle) == 1 and ids == (*slot.prefix_ids, *middle, *slot.suffix_ids)
+        collided += alone and middle != (token,)
+    return (
+        f"Of {len(places)} tokens given as text {same} stay what they are, {len(places) - same} "
+        f"become other ids, {collided} of these another token."
     )
 
 

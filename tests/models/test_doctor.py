@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from tests.models.opening import edit_json, edit_weights, write_template
 
 ORDER = (
     "found", "files", "family", "head", "tokenizer", "reply_slot", "bos", "pad", "vocabulary",
-    "weights_loaded", "head_loaded", "pooling", "self_test", "scores", "drift",
+    "as_text", "weights_loaded", "head_loaded", "pooling", "self_test", "scores", "drift",
 )  # fmt: skip
 
 
@@ -77,9 +78,9 @@ FAULTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "head": ("head_missing", ORDER[:3]),
     "template": ("template_missing", ORDER[:5]),
     "slot": ("template_unstable", ORDER[:5]),
-    "leftover": ("weights_unexpected", ORDER[:9]),
-    "pad": ("pad_moves_pooling", ORDER[:11]),
-    "constant": ("scores_constant", ORDER[:12]),
+    "leftover": ("weights_unexpected", ORDER[:10]),
+    "pad": ("pad_moves_pooling", ORDER[:12]),
+    "constant": ("scores_constant", ORDER[:13]),
 }
 
 
@@ -105,6 +106,25 @@ def test_a_refused_model_shows_what_it_passed_before(tmp_path: Path, fault: str)
     assert len(last["detail"].split(". ")) > 1, "the remedy is there too"
     assert document["model"]["id"] == str(tmp_path)
     assert document["drift"] == []
+
+
+def test_tokens_that_collide_as_text_are_counted(tmp_path: Path) -> None:
+    build_model(tmp_path, "llama", vocabulary=1000)
+    plain = counts(examined(tmp_path))
+    content = "message['content']"
+    template = CHATML.replace("{{ bos }}", "{{ bos_token }}")
+    write_template(tmp_path, template.replace(content, f"({content} | trim)"))
+    trimmed = counts(examined(tmp_path))
+    assert plain[0] == trimmed[0] == 512
+    assert plain[1] + plain[2] == trimmed[1] + trimmed[2] == 512
+    # What was a token behind a space is now the token without it.
+    assert trimmed[3] > plain[3]
+    assert trimmed[2] > plain[2] > 0
+
+
+def counts(document: dict[str, Any]) -> list[int]:
+    detail = next(check["detail"] for check in document["checks"] if check["name"] == "as_text")
+    return [int(number) for number in re.findall(r"\d+", detail)]
 
 
 def test_what_a_reader_should_look_at_is_a_warning(tmp_path: Path) -> None:
