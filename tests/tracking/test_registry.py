@@ -10,7 +10,7 @@ from pessimal.tracking import Standing, Tracker, find_aliased, register
 
 
 @pytest.mark.parametrize(
-    "model_id", ["org/name", "../model", "..", ".", "./model", "/a/b", "it's: \"x\"", "..hidden"]
+    "model_id", ["org/name", "../model", "..", ".", "./model", "/a/b", 'it\'s: "x"', "..hidden"]
 )
 def test_a_folder_of_any_name_can_be_registered(tmp_path: Path, model_id: str) -> None:
     tracker = Tracker(None, tmp_path)
