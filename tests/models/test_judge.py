@@ -45,7 +45,9 @@ def opened_judge(folder: Path, **flags: Any) -> JudgeScorer:
 
 @cache
 def plain_model(folder: Path) -> tuple[Any, Any]:
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager"
+    ).eval()
     return AutoTokenizer.from_pretrained(folder), model
 
 
@@ -167,8 +169,9 @@ def test_what_cannot_judge_is_refused_by_name(tmp_path: Path) -> None:
 def test_the_demos_whole_base_is_a_real_judge(tmp_path: Path) -> None:
     source = open_source(ModelRequest("demo-base", kind="judge", device="cpu"), tmp_path)
     scorer = open_scorer(source, tmp_path)
+    assert isinstance(scorer, JudgeScorer)
     slot = find_slot(source, "What is the capital of France?")
-    test = scorer.self_test(slot)
+    test = scorer.self_test(slot, random_tokens=8, max_special=0)
     assert test.path == "shared"
     tokenizer: Any = source.tokenizer
     ids = [tokenizer(text)["input_ids"] for text in ("Paris", "I hate you", "banana")]

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -23,13 +24,18 @@ searches:
 audits: [numerics, vocabulary]
 """
 KEY = "k-very-secret"
+FAULTS = {"share": 0.3, "delay_s": 0.002, "restart_after": 30}
+"""A server that fails, cuts its answers, drops connections, and goes away once."""
 
 
 @pytest.fixture(scope="module")
 def pieces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     home = tmp_path_factory.mktemp("kinds")
     small: dict[str, Any] = {"num_hidden_layers": 1}
+    patient = {"dialect": "vllm-classify", "backoff_s": 0.001, "tries": 12}
+    (home / "endpoint.json").write_text(json.dumps(patient))
     return {
+        "settings": home / "endpoint.json",
         "reward": build_model(home / "reward", "llama", vocabulary=400, **small),
         "policy": build_model(home / "policy", "llama", head=False, seed=1, **small),
         "reference": build_model(home / "reference", "llama", head=False, seed=2, **small),
@@ -41,7 +47,8 @@ def flags_of(kind: str, pieces: dict[str, Path], server: RewardServer | None) ->
     if kind == "endpoint":
         assert server is not None
         return [
-            "--model", server.url, "--endpoint", "vllm-classify", "--tokenizer", pieces["reward"],
+            "--model", server.url, "--endpoint", pieces["settings"],
+            "--tokenizer", pieces["reward"],
         ]  # fmt: skip
     if kind == "implicit":
         return [
@@ -55,16 +62,23 @@ def flags_of(kind: str, pieces: dict[str, Path], server: RewardServer | None) ->
 def test_each_kind_is_scored(
     capsys: Capture, kind: str, pieces: dict[str, Path], tmp_path: Path
 ) -> None:
-    with serving(pieces["reward"], "vllm-classify") as server:
+    def score(*flags: object) -> tuple[Outcome, Any]:
+        out = tmp_path / "scores.parquet"
         outcome = call(
-            capsys, "score", *flags_of(kind, pieces, server), "--prompt", "Why?",
-            "--tokens", 100, "--out", tmp_path / "s.parquet", "--cache", tmp_path, "--json",
+            capsys, "score", *flags, "--prompt", "Why?", "--tokens", 100, "--out", out,
+            "--cache", tmp_path, "--json",
         )  # fmt: skip
-    assert outcome.code == 0, outcome.err
-    table = pd.read_parquet(tmp_path / "s.parquet")
-    assert len(table) == 100
-    assert table["score:prompt"].nunique() > 90
+        assert outcome.code == 0, outcome.err
+        return outcome, pd.read_parquet(out)["score:prompt"].to_numpy()
+
+    with serving(pieces["reward"], "vllm-classify", **FAULTS) as server:
+        outcome, scores = score(*flags_of(kind, pieces, server), "--batch-size", 16)
+    assert len(scores) == 100
+    assert len(set(scores.tolist())) > 90
     assert outcome.document["model"]["kind"] == kind
+    if kind == "endpoint":
+        _, expected = score("--model", pieces["reward"])
+        assert np.abs(scores - expected).max() <= 1e-4 * expected.std()
 
 
 @pytest.mark.parametrize(
@@ -82,7 +96,7 @@ def test_each_kind_is_audited(
     monkeypatch.setenv("PESSIMAL_ENDPOINT_KEY", KEY)
     (light_project / "pipelines" / "kinds.yaml").write_text(PIPELINE)
     tracking = f"sqlite:///{tmp_path}/mlflow.db"
-    with serving(pieces["reward"], "vllm-classify", key=KEY) as server:
+    with serving(pieces["reward"], "vllm-classify", key=KEY, **FAULTS) as server:
         audited = call(
             capsys, "audit", *flags_of(kind, pieces, server), "--project", light_project,
             "--pipeline", "kinds", "--policy", "report-only", "--tracking-uri", tracking,
