@@ -84,6 +84,7 @@ docs: $(READY) ## Build the documentation into site/, and check its links
 bench: $(READY) ## Measure sweep and audits on this machine; wants a quiet one
 	@$(BIN)/python benchmarks/sweep.py
 	@$(BIN)/python benchmarks/measures.py
+	@$(BIN)/python benchmarks/report.py
 
 bench-quick: $(READY) ## The same in under two minutes: fewer rounds, a smaller vocabulary
 	@$(BIN)/python benchmarks/sweep.py --rounds 2

@@ -200,7 +200,8 @@ def table_preview(table: pd.DataFrame) -> dict[str, Any]:
     ]  # fmt: skip
     return {
         "columns": [show_text(column, 80) for column in head.columns],
-        "numeric": [head[column].dtype.kind in "iuf" for column in head.columns],
+        # An empty table's columns have no type to go by.
+        "numeric": [len(head) > 0 and head[c].dtype.kind in "iuf" for c in head.columns],
         "rows": rows,
         "total": len(table),
     }
