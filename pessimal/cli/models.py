@@ -19,7 +19,7 @@ def families_document() -> dict[str, Any]:
         "schema": "pessimal.models/1",
         "families": [
             {"name": row.name, "kind": row.kind, "status": row.status, "gradient": row.gradient,
-             "remote_code": row.remote_code, "notes": row.notes}
+             "remote_code": row.needs_remote_code, "notes": row.notes}
             for row in FAMILIES
         ],
     }  # fmt: skip
@@ -38,7 +38,7 @@ def models(project: Path | None, quiet: bool, as_json: bool) -> int:
     from pessimal.cli.tables import NARROW, console, plain_table
 
     screen = console(piped=NARROW)
-    table = plain_table(screen, "family", "kind", "status", "gradient", "own code", "notes")
+    table = plain_table(screen, "family", "kind", "status", "gradient", "remote code", "notes")
     for row in document["families"]:
         yes = {True: "yes", False: "no"}
         table.add_row(

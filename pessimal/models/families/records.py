@@ -83,12 +83,18 @@ class Family:
     gradient: bool = True
     """Whether a search can follow its gradient."""
     remote_code: bool = False
-    """Whether its repository brings code, which isn't run without the flag."""
+    """Whether its repository brings code, which isn't run without the flag: see
+    `needs_remote_code`."""
     code: str = ""
     """The code that a refused row is refused with."""
     notes: str = ""
     """What a reader should know; of an unverified row, what is missing; of a refused one, what
     to use instead."""
+
+    @property
+    def needs_remote_code(self) -> bool:
+        """Whether it is scored by its repository's code alone; an own head is read without."""
+        return self.remote_code and not self.own_head
 
 
 @dataclass(frozen=True)
