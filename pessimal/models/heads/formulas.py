@@ -4,7 +4,7 @@ Each reads hidden states after the backbone's final norm, at the pooled position
 score a row. Their sources: ArmoRM and INF-ORM, the classes on their model cards; QRM, GRM, UltraRM
 and Beaver, `rewardbench/models/{qrm,grm,openbmb,beaver}.py` of allenai/reward-bench, which load
 these names; Eurus, its repository's `modeling_eurus_rm.py`; URM and Qwen2-RM, SGLang's
-`llama_reward.py` and `qwen2_rm.py`, tested there against the models' own code.
+`llama_reward.py` and `qwen2_rm.py`, the first tested there against the model's own code.
 """
 
 from __future__ import annotations
