@@ -86,8 +86,9 @@ def test_15_own_code_with_a_batch_norm_is_put_into_eval_mode(
     edit_weights(folder, lambda tensors: tensors.update(more))
     model = loaded(folder, trust_remote_code=True, revision=COMMIT)
     place = find_slot(model.source, PROMPT)
-    assert Scorer(model).reference(place, (40,)) == Scorer(model).reference(place, (40,))
+    expected = Scorer(model).reference(place, (40,))
     model.module.train()
+    assert Scorer(model).reference(place, (40,)) == expected
     with pytest.raises(ValueError, match="more than 1 value per channel"):
         model.module(whole(place, (40,)), torch.ones_like(whole(place, (40,))))
 
@@ -98,7 +99,9 @@ def test_15_own_code_with_a_batch_norm_is_put_into_eval_mode(
 def cutting(folder: Path) -> Path:
     build_model(folder, "llama")
     cut = {"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 0}
-    edit_json(folder / "tokenizer.json", truncation=cut)
+    pad = {"strategy": {"Fixed": 12}, "direction": "Right", "pad_to_multiple_of": None}
+    pad |= {"pad_id": 0, "pad_type_id": 0, "pad_token": "<pad>"}
+    edit_json(folder / "tokenizer.json", truncation=cut, padding=pad)
     return folder
 
 
@@ -117,11 +120,17 @@ def test_16_without_its_guard_the_reply_is_cut_away(tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
     raw = AutoTokenizer.from_pretrained(cutting(tmp_path))
-    whole_text = find_slot(opened(tmp_path), PROMPT).rendered.replace("<reply>", "love")
+    place = find_slot(opened(tmp_path), PROMPT)
+    whole_text = place.rendered.replace("<reply>", "love")
     cut = raw.backend_tokenizer.encode(whole_text, add_special_tokens=False).ids
-    assert len(cut) == 8
+    assert len(cut) == 12
+    assert cut.count(0) == 4
     assert raw.convert_tokens_to_ids("<|im_end|>") not in cut
-    assert templates.open_tokenizer(tmp_path, trust=False).backend_tokenizer.truncation is None
+    # Opened by us, it neither cuts nor fills up, whoever calls it.
+    ours = templates.open_tokenizer(tmp_path, trust=False).backend_tokenizer
+    whole_ids = ours.encode(whole_text, add_special_tokens=False).ids
+    love = ours.encode("love", add_special_tokens=False).ids
+    assert whole_ids == [*place.prefix_ids, *love, *place.suffix_ids]
 
 
 # 17. The attention mask is always sent.
@@ -179,9 +188,11 @@ def test_17_without_a_mask_left_padding_would_be_read(tmp_path: Path) -> None:
 
 def test_18_padding_moves_no_position(tmp_path: Path) -> None:
     model = loaded(build_model(tmp_path, "gpt2"))
-    expected = true_scores(tmp_path, model)
-    assert apart(our_scores(model), expected) <= 1e-4
-    again = rescoring.RescoringScorer(Scorer(model), {"p": find_slot(model.source, PROMPT)})
+    expected, place = true_scores(tmp_path, model), find_slot(model.source, PROMPT)
+    for path in ("shared", "copied", "full"):
+        scores = Scorer(model, path).score(place, REPLIES)  # type: ignore[arg-type]
+        assert apart(scores, expected) <= 1e-4
+    again = rescoring.RescoringScorer(Scorer(model), {"p": place})
     assert apart(again.rescore("p", REPLIES, variant="padding"), expected) <= 1e-4
 
 
@@ -225,7 +236,47 @@ def test_19_unusable_scores_are_refused_after_64_tokens(tmp_path: Path, fault: s
     subject.score = lambda _, replies: rows.extend(replies) or whole_batch(place, replies)  # type: ignore
     assert refusal(subject.self_test, place).code == FAULTS[fault]
     # 64 random tokens at most, some of them twice, and the special ones.
-    assert 0 < len(rows) <= 2 * selftest.FIRST_CHECK + 2 * 5
+    assert 0 < len(rows) <= 2 * 64 + 2 * 5
+
+
+def test_19_a_nan_that_only_the_batches_meet_is_refused(tmp_path: Path) -> None:
+    model = loaded(build_model(tmp_path, "llama"))
+    place, subject, seen = find_slot(model.source, PROMPT), Scorer(model), []
+    score = subject.score
+
+    def ending_in_nan(place: Any, replies: Any) -> Any:
+        seen.append(len(replies))
+        scores = score(place, replies)
+        scores[-1] = math.nan
+        return scores
+
+    subject.score = ending_in_nan  # type: ignore[assignment, method-assign]
+    assert refusal(subject.self_test, place).code == "scores_not_finite"
+    # The last one is beyond those that are set beside the model's own forward.
+    assert 64 <= seen[0] <= 64 + 5
+
+
+def test_19_nan_behind_a_sound_head_is_refused_while_loading(tmp_path: Path) -> None:
+    build_model(tmp_path, "llama")
+    edit_weights(tmp_path, lambda tensors: tensors["model.norm.weight"].fill_(math.nan))
+    assert refusal(loaded, tmp_path).code == "scores_not_finite"
+
+
+@pytest.mark.parametrize("fault", ["constant", "nan_head"])
+def test_19_a_model_without_a_ranking_is_not_opened_for_a_sweep(tmp_path: Path, fault: str) -> None:
+    from pessimal.audit import Prompt
+    from pessimal.models.records import ModelRequest
+    from pessimal.pipeline.session import open_session
+    from pessimal.sweep.runner import SweepOptions
+
+    folder = build_model(tmp_path / "model", "llama")
+    value = 0.0 if fault == "constant" else math.nan
+    edit_weights(folder, lambda tensors: tensors["score.weight"].fill_(value))
+    request, example = ModelRequest(model=str(folder)), Prompt("p", PROMPT, "best")
+    error = refusal(
+        open_session, request, tmp_path / "cache", example, SweepOptions(), lambda _: None
+    )
+    assert error.code == {"constant": "scores_constant", "nan_head": "head_not_finite"}[fault]
 
 
 def test_19_without_its_guard_a_sweep_would_end_in_equal_scores(

@@ -67,12 +67,14 @@ def test_01_without_its_guards_each_load_would_score_otherwise(
     headless(tmp_path, fault)
     monkeypatch.setattr(source, "_find_head", lambda *_: ("score.weight", (1, 32)))
     # The report, the two seeds and the file's bytes each catch it alone.
-    for guard, instead in (
-        ("check_loading", nothing),
-        ("_proof", lambda *_: ""),
-        ("_check_head", lambda found, module: module.score),
+    for guard, instead, said in (
+        ("check_loading", nothing, "holds no head score.weight: it was made at random"),
+        ("_proof", lambda *_: "", "Two loads of the model under two seeds differ"),
+        ("_check_head", lambda found, module: module.score, "isn't the tensor score.weight"),
     ):
-        assert refusal(loaded, tmp_path).code in ("head_missing", "weights_unexpected")
+        error = refusal(loaded, tmp_path)
+        assert error.code == "head_missing"
+        assert said in error.message
         monkeypatch.setattr(loader, guard, instead)
     first = our_scores(loaded(tmp_path))
     monkeypatch.setattr(loader, "_SEEDS", (11, 99))
@@ -191,11 +193,11 @@ def test_03_without_its_guard_a_pad_in_the_template_moves_the_position(
 # 4. Config and tokenizer may disagree on the pad.
 
 
-def padded_scores(model: LoadedModel) -> Any:
+def padded_scores(model: LoadedModel, variant: Any = "padding") -> Any:
     from pessimal.models.rescoring import RescoringScorer
 
     place = find_slot(model.source, PROMPT)
-    return RescoringScorer(Scorer(model), {"p": place}).rescore("p", REPLIES, variant="padding")
+    return RescoringScorer(Scorer(model), {"p": place}).rescore("p", REPLIES, variant=variant)
 
 
 def test_04_a_disagreement_on_the_pad_changes_no_score(tmp_path: Path) -> None:
@@ -215,3 +217,15 @@ def test_04_padding_with_the_tokenizers_pad_would_pool_a_pad(tmp_path: Path) -> 
     subject.pad = model.tokenizer.pad_token_id
     wrong = RescoringScorer(subject, {"p": place}).rescore("p", REPLIES, variant="padding")
     assert apart(wrong, true_scores(tmp_path, model)) > 0.1
+
+
+def test_04_batches_without_any_pad_which_the_library_refuses_score_the_same(
+    tmp_path: Path,
+) -> None:
+    model = loaded(build_model(tmp_path, "llama", pad_token_id=None))
+    place, single = find_slot(model.source, PROMPT), true_scores(tmp_path, model)
+    assert apart(our_scores(model), single) <= 1e-4
+    assert apart(padded_scores(model), single) <= 1e-4
+    assert apart(padded_scores(model, "bfloat16"), single) <= 0.5
+    with pytest.raises(ValueError, match="no padding token is defined"):
+        model.module(torch.cat([whole(place, (40,)), whole(place, (41,))]))

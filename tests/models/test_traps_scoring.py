@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from pessimal.models import loader, slot
 from pessimal.models.scalar import describe_output, find_scores
@@ -105,6 +106,7 @@ BY_TOKEN = torch.tensor([[[1.0], [3.0], [9.0]], [[7.0], [8.0], [-2.0]]])
     [
         (SimpleNamespace(logits=ONES[:, None]), RIGHT),
         (SimpleNamespace(score=ONES, logits=torch.zeros(2, 19)), RIGHT),
+        (SimpleNamespace(score=ONES, logits=BY_TOKEN + 1), RIGHT),
         (SimpleNamespace(end_scores=ONES[:, None], scores=torch.zeros(2, 3, 1)), RIGHT),
         (SimpleNamespace(logits=BY_TOKEN), RIGHT),
         (SimpleNamespace(logits=BY_TOKEN.flip(1)[:, [2, 1, 0]]), RIGHT),
@@ -112,7 +114,10 @@ BY_TOKEN = torch.tensor([[[1.0], [3.0], [9.0]], [[7.0], [8.0], [-2.0]]])
         ((ONES[:, None], "more"), RIGHT),
         (ONES, RIGHT),
     ],
-    ids=["logits", "score", "end_scores", "by_token", "turned", "left", "tuple", "tensor"],
+    ids=[
+        *("logits", "score", "score_by_token", "end_scores", "by_token", "turned", "left"),
+        *("tuple", "tensor"),
+    ],
 )
 def test_11_the_score_is_found(output: Any, mask: Any) -> None:
     if mask is None:
@@ -169,6 +174,7 @@ def test_11_a_cost_is_turned(tmp_path: Path) -> None:
 
     model = loaded(build_own(tmp_path, "beaver-cost"))
     assert next(row for row in FAMILIES if row.name == model.family.name).sign == -1
+    assert any("minus the model's own number" in note for note in model.notes)
     costs = np.array([published_cost(tmp_path, model, reply) for reply in REPLIES])
     # Left as the checkpoint has it, the worst reply would come first. (It is also normalised.)
     assert np.corrcoef(our_scores(model), costs)[0, 1] < -0.9999
@@ -177,7 +183,6 @@ def test_11_a_cost_is_turned(tmp_path: Path) -> None:
 @torch.no_grad()
 def published_cost(folder: Path, model: Any, reply: tuple[int, ...]) -> float:
     """The published head's own number at the last token: higher is worse."""
-    from safetensors.torch import load_file
     from transformers import AutoModel
 
     weights = load_file(folder / "model.safetensors")
@@ -281,6 +286,34 @@ def test_13_before_saving_loaded_and_merged_an_adapter_scores_the_same(tmp_path:
     model = loaded(tmp_path / "adapter")
     after = Scorer(model).reference(find_slot(model.source, PROMPT), (40,))
     assert after == pytest.approx(before, abs=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+def test_13_a_merge_that_loses_what_was_learned_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from peft import PeftModel
+
+    build_adapter(tmp_path / "adapter", build_model(tmp_path / "base", "llama", head=False))
+    monkeypatch.setattr(PeftModel, "merge_and_unload", lambda self, **_: self.unload(), False)
+    error = refusal(loaded, tmp_path / "adapter")
+    assert error.code == "adapter_mismatch"
+    assert "Merging it changes the scores" in error.message
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+def test_13_an_adapter_is_merged_before_its_base_is_rounded(tmp_path: Path) -> None:
+    build_adapter(tmp_path / "adapter", build_model(tmp_path / "base", "llama", head=False))
+    name = "model.layers.0.self_attn.q_proj.weight"
+    exact, rounded, base = (
+        loaded(tmp_path / "adapter").module.state_dict()[name],
+        loaded(tmp_path / "adapter", dtype="bfloat16").module.state_dict()[name],
+        load_file(tmp_path / "base" / "model.safetensors")[name],
+    )
+    assert torch.equal(rounded, exact.bfloat16())
+    # Rounded first, the sum would be another one.
+    twice = (base.bfloat16() + (exact - base).bfloat16()).bfloat16()
+    assert not torch.equal(rounded, twice)
 
 
 # 14. Control tokens come from the template alone.
