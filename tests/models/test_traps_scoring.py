@@ -17,6 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 from pessimal.models import loader, slot
+from pessimal.models.rescoring import RescoringScorer
 from pessimal.models.scalar import describe_output, find_scores
 from pessimal.models.scorer import Scorer
 from pessimal.models.slot import find_slot
@@ -66,6 +67,25 @@ def test_10_the_dtype_is_the_one_asked_for_whatever_the_checkpoint_has(tmp_path:
     for rows in (16, 33):
         shuffled = subject.score(place, REPLIES[::-1], batch_rows=rows)[::-1]
         assert apart(shuffled, scores) <= 1e-4
+
+
+def test_10_drift_is_measured_in_other_batches_and_another_order(tmp_path: Path) -> None:
+    model = loaded(build_model(tmp_path, "llama"))
+    place, subject, seen = find_slot(model.source, PROMPT), Scorer(model), []
+    score = subject.score
+
+    def watched(place: Any, replies: Any, batch_rows: int | None = None) -> Any:
+        seen.append((list(replies), batch_rows or subject.rows(place, 1)))
+        return score(place, replies, batch_rows)
+
+    subject.score = watched  # type: ignore[method-assign]
+    expected, again = subject.score(place, REPLIES), RescoringScorer(subject, {"p": place})
+    for variant in ("batch", "order"):
+        assert np.array_equal(again.rescore("p", REPLIES, variant=variant), expected)  # type: ignore
+    (usual, rows), (_, others), (turned, _) = seen
+    # A re-run that changed nothing would find no drift in any model.
+    assert others != rows
+    assert turned == usual[::-1]
 
 
 def test_10_in_bfloat16_scores_stay_within_two_steps_of_their_grid(tmp_path: Path) -> None:
