@@ -92,8 +92,9 @@ def simultaneous_intervals(
         replicates: shape ``[b, k]``.
         level: joint coverage.
         sizes: units behind each SE, shape ``[k]``. An SE from a dozen units is itself uncertain,
-            far more so that far out: Student's t, with a unit less in degrees of freedom, takes
-            the place of the normal at c's own tail.
+            far more so that far out: each variance is averaged with the one that all units
+            together give it, and Student's t, with twice the units less one in degrees of
+            freedom, takes the place of the normal at c's own tail (a moderated t: Smyth 2004).
 
     Returns:
         Lower and upper ends, shape ``[k]``.
@@ -109,6 +110,8 @@ def simultaneous_intervals(
     if sizes is not None:
         from scipy.stats import norm, t
 
-        freedom = np.maximum(np.asarray(sizes, dtype=np.float64) - 1, 1)
-        half = t.isf(norm.sf(critical), freedom) * error
+        units = np.asarray(sizes, dtype=np.float64)
+        pooled = np.sqrt((error**2 * units).mean() / units)
+        moderated = np.sqrt((error**2 + pooled**2) / 2)
+        half = t.isf(norm.sf(critical), np.maximum(2 * (units - 1), 1)) * moderated
     return values - half, values + half
