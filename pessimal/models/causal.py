@@ -7,7 +7,7 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pessimal.errors import PessimalError, UsageError
 from pessimal.models.base import DEMO_BASE
@@ -19,6 +19,9 @@ from pessimal.models.places import find_place
 from pessimal.models.quiet import quiet_libraries
 from pessimal.models.records import LoadedModel, ModelRequest, ModelSource
 from pessimal.models.templates import open_tokenizer, pin_date, read_template
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _CAUSAL = ("ForCausalLM", "LMHeadModel")
 HEAD = "lm_head"
@@ -123,6 +126,15 @@ def softcap_of(config: Any) -> float | None:
     """The cap that a model puts on its logits, as Gemma 2 does, or None."""
     cap = getattr(config.get_text_config(), "final_logit_softcapping", None)
     return None if cap is None else float(cap)
+
+
+def cap_logits(logits: Tensor, softcap: float | None) -> Tensor:
+    """Logits under a model's cap: ``softcap * tanh(logits / softcap)``; as they are without one."""
+    if softcap is None:
+        return logits
+    import torch
+
+    return softcap * torch.tanh(logits / softcap)
 
 
 def _refuse_flags(request: ModelRequest, kind: str) -> None:

@@ -11,7 +11,6 @@ import hashlib
 import inspect
 import json
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,10 +24,11 @@ from torch import Tensor
 from pessimal.errors import PessimalError, UsageError
 from pessimal.models import trunk
 from pessimal.models.batches import Batcher, equal_lengths
-from pessimal.models.causal import load_causal, open_causal, softcap_of
+from pessimal.models.causal import cap_logits, load_causal, open_causal, softcap_of
 from pessimal.models.document import model_document
 from pessimal.models.hashing import hash_files
-from pessimal.models.prefix import PASS_ARGUMENT, Pass, Prefix, SharedPrefixBackbone
+from pessimal.models.prefix import Pass, Prefix, SharedPrefixBackbone
+from pessimal.models.recent import Recent
 from pessimal.models.records import LoadedModel, ModelRequest, ModelSource, ReplySlot, ScoringPath
 from pessimal.models.selftest import SelfTest, run_self_test
 from pessimal.models.slot import position_limit
@@ -40,7 +40,6 @@ Ids = Sequence[int]
 CORE_FILES = ("prefix.py", "trunk.py", "batches.py", "causal.py", "implicit.py")
 LOGITS = 2**25
 """Logits that a batch makes at most: 128 MiB of them."""
-KEPT_PREFIXES = 4
 
 
 def open_implicit(request: ModelRequest) -> ModelSource:
@@ -204,7 +203,6 @@ class ImplicitScorer:
             self.model, slot, path=self.path, self_test_max_difference=test.max_difference_sd
         )
         source = self._reference.source
-        steps = [f"stepped down from the faster path {step}" for step in test.steps]
         return document | {
             "kind": "implicit",
             "gradient": False,
@@ -212,7 +210,7 @@ class ImplicitScorer:
             "with_suffix": self._with_suffix,
             "reference": {"id": source.id, "revision": source.revision,
                           "hashes": self._reference.hashes.items()},
-            "notes": [*document["notes"], *steps],
+            "notes": [*document["notes"], *test.step_notes],
         }  # fmt: skip
 
     def _score(
@@ -275,7 +273,7 @@ class _Reader:
         self._last_only = "logits_to_keep" in inspect.signature(type(module).forward).parameters
         self._lock = threading.Lock()
         self._backbone: _ReplyBackbone | None = None
-        self._prefixes: OrderedDict[tuple[int, ...], tuple[Prefix, Tensor]] = OrderedDict()
+        self._prefixes: Recent[tuple[int, ...], tuple[Prefix, Tensor]] = Recent()
 
     def rows(self, path: ScoringPath, prefix: int, tail: int) -> int:
         """Rows of a batch that suit the memory."""
@@ -319,10 +317,7 @@ class _Reader:
         return _gathered(logits[:, -length - 1 : -1].float(), tails)
 
     def _logits(self, hidden: Tensor) -> Tensor:
-        logits: Tensor = self._head(hidden.float())
-        return (
-            logits if self._softcap is None else self._softcap * torch.tanh(logits / self._softcap)
-        )
+        return cap_logits(self._head(hidden.float()), self._softcap)
 
     def _recorded(self, prefix: tuple[int, ...]) -> tuple[_ReplyBackbone, Prefix, Tensor]:
         with self._lock:
@@ -330,13 +325,11 @@ class _Reader:
                 family = self.model.family
                 backbone = trunk.skeleton(getattr(self.model.module, family.backbone))
                 self._backbone = _ReplyBackbone(backbone, family)
-            if prefix not in self._prefixes:
-                ids = torch.tensor(prefix, dtype=torch.long, device=self.batcher.device)
-                self._prefixes[prefix] = self._backbone.begin(ids)
-            self._prefixes.move_to_end(prefix)
-            if len(self._prefixes) > KEPT_PREFIXES:
-                self._prefixes.popitem(last=False)
-            return self._backbone, *self._prefixes[prefix]
+            backbone = self._backbone
+            ids = np.array(prefix, np.int64)
+            return backbone, *self._prefixes.get(
+                prefix, lambda: backbone.begin(self.batcher.to_device(ids))
+            )
 
 
 class _ReplyBackbone(SharedPrefixBackbone):
@@ -353,19 +346,8 @@ class _ReplyBackbone(SharedPrefixBackbone):
 
     def hidden(self, prefix: Prefix, tails: Tensor) -> Tensor:
         """Hidden states of tails ``[B, T]`` after a prefix, ``[B, T, D]``."""
-        begin = prefix.length
         # No layer is the last one: every layer's attention gives every position.
-        run = Pass(prefix, False, -1)
-        positions = torch.arange(begin, begin + tails.shape[1], device=tails.device)[None]
-        output = self.backbone(
-            input_ids=tails,
-            attention_mask=torch.ones_like(tails),
-            position_ids=positions,
-            use_cache=False,
-            **{PASS_ARGUMENT: run},
-        )
-        hidden: Tensor = output.last_hidden_state
-        return hidden
+        return self._hidden(tails, Pass(prefix, False, -1), prefix.length)
 
 
 def _gathered(logits: Tensor, ids: Tensor) -> Tensor:

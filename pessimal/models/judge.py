@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from pessimal.errors import PessimalError, UsageError
-from pessimal.models.causal import load_causal, open_causal, softcap_of
+from pessimal.models.causal import cap_logits, load_causal, open_causal, softcap_of
 from pessimal.models.hashing import hash_files, hash_tensors, hash_text
 from pessimal.models.records import LoadedModel, ModelRequest, ModelSource, ReplySlot
 from pessimal.models.scorer import Scorer, core_sha256
@@ -122,8 +122,7 @@ class AnswerHead(nn.Module):
         logits = (hidden[:, None] * self.weight).sum(-1)
         if self.bias is not None:
             logits = logits + self.bias
-        if self.softcap is not None:
-            logits = self.softcap * torch.tanh(logits / self.softcap)
+        logits = cap_logits(logits, self.softcap)
         return logits[:, 0] - logits[:, 1]
 
 

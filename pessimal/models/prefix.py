@@ -148,6 +148,9 @@ class SharedPrefixBackbone:
         return self._forward(tails, Pass(prefix, False, self.last_layer), prefix.length)
 
     def _forward(self, ids: Tensor, run: Pass, start: int) -> Tensor:
+        return self._hidden(ids, run, start)[:, -1]
+
+    def _hidden(self, ids: Tensor, run: Pass, start: int) -> Tensor:
         positions = torch.arange(start, start + ids.shape[1], device=ids.device)[None]
         output = self.backbone(
             input_ids=ids,
@@ -158,7 +161,7 @@ class SharedPrefixBackbone:
         )
         if run.calls != self.last_layer + 1:
             raise ValueError("the model's layers did not all call the attention function")
-        hidden: Tensor = output.last_hidden_state[:, -1]
+        hidden: Tensor = output.last_hidden_state
         return hidden
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from pessimal.models import trunk
 from pessimal.models.batches import Batcher, equal_lengths
 from pessimal.models.document import model_document
 from pessimal.models.prefix import SharedPrefixBackbone
+from pessimal.models.recent import Recent
 from pessimal.models.records import LoadedModel, ReplySlot, ScoringPath
 from pessimal.models.scalar import find_scores
 from pessimal.models.selftest import SelfTest, run_self_test
@@ -33,7 +33,6 @@ CORE_FILES = (
     "prefix.py", "trunk.py", "batches.py", "scalar.py", "selftest.py", "scorer.py",
     "heads/formulas.py", "heads/model.py",
 )  # fmt: skip
-KEPT_PREFIXES = 4
 
 
 def core_sha256() -> str:
@@ -83,8 +82,8 @@ class Scorer:
             )
         self.path: ScoringPath = path
         self._backbone: Any = None
-        self._prefixes: OrderedDict[tuple[int, ...], Any] = OrderedDict()
-        self._gates: OrderedDict[tuple[int, ...], Tensor] = OrderedDict()
+        self._prefixes: Recent[tuple[int, ...], Any] = Recent()
+        self._gates: Recent[tuple[int, ...], Tensor] = Recent()
 
     @property
     def gradient(self) -> bool:
@@ -118,8 +117,7 @@ class Scorer:
             path=self.path,
             self_test_max_difference=test.max_difference_sd,
         )
-        steps = [f"stepped down from the faster path {step}" for step in test.steps]
-        notes = {"notes": [*document["notes"], *test.notes, *steps]}
+        notes = {"notes": [*document["notes"], *test.notes, *test.step_notes]}
         return document | notes | self._quantiles(slot)
 
     @torch.no_grad()
@@ -323,16 +321,16 @@ class Scorer:
             return pool
         if not prefix:
             return None
+
+        @torch.no_grad()
+        def gate() -> Tensor:
+            until = find_last(prefix, wanted) + 1
+            ids = self.batcher.to_device(np.array([prefix[:until]], np.int64))
+            whole = trunk.FullBackbone(trunk.headless(self.model), self.model.family)
+            return whole.last_hidden(ids[0, :0], ids)
+
         with self._lock:
-            if prefix not in self._gates:
-                until = find_last(prefix, wanted) + 1
-                ids = self.batcher.to_device(np.array([prefix[:until]], np.int64))
-                whole = trunk.FullBackbone(trunk.headless(self.model), self.model.family)
-                with torch.no_grad():
-                    self._gates[prefix] = whole.last_hidden(ids[0, :0], ids)
-            if len(self._gates) > KEPT_PREFIXES:
-                self._gates.popitem(last=False)
-            return partial(pool, gate=self._gates[prefix])
+            return partial(pool, gate=self._gates.get(prefix, gate))
 
     def whole(self, slot: ReplySlot, ids: Tensor, module: Any = None) -> Tensor:
         """`own_forward` without padding, row by row where the model has no pad to batch with."""
@@ -352,13 +350,11 @@ class Scorer:
                     "full": trunk.FullBackbone,
                 }
                 self._backbone = kinds[self.path](trunk.headless(self.model), self.model.family)
-            if prefix not in self._prefixes:
-                ids = torch.tensor(prefix, dtype=torch.long, device=self.batcher.device)
-                self._prefixes[prefix] = self._backbone.record(ids)
-            self._prefixes.move_to_end(prefix)
-            if len(self._prefixes) > KEPT_PREFIXES:
-                self._prefixes.popitem(last=False)
-            return self._backbone, self._prefixes[prefix]
+            backbone = self._backbone
+            ids = np.array(prefix, np.int64)
+            return backbone, self._prefixes.get(
+                prefix, lambda: backbone.record(self.batcher.to_device(ids))
+            )
 
     def _check(self, ids: NDArray[np.int64], before: int = 0) -> None:
         """Refuse ids without an embedding row and sequences that the model can't hold.

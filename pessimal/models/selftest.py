@@ -79,6 +79,11 @@ class SelfTest:
         """What was tested, as a sentence begins."""
         return f"The {self.path} path"
 
+    @property
+    def step_notes(self) -> tuple[str, ...]:
+        """The faster paths that were given up, a note each."""
+        return tuple(f"stepped down from the faster path {step}" for step in self.steps)
+
 
 def run_self_test(
     scorer: Tested, slot: ReplySlot, random_tokens: int, max_special: int, seed: int

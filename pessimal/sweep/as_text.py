@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from pessimal.models.protocol import ReplyScorer
 from pessimal.models.records import ModelHashes, ReplySlot
 from pessimal.scores.store import BlockStore
 from pessimal.sweep.blocks import Ids
 from pessimal.sweep.runner import (
-    BlockScorer,
     SweepOptions,
     SweepResult,
     block_context,
@@ -41,7 +41,7 @@ class AsTextResult:
 
 
 def as_text(
-    scorer: BlockScorer,
+    scorer: ReplyScorer,
     hashes: ModelHashes,
     slot: ReplySlot,
     token_ids: Sequence[int],

@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pessimal.engines.local import LocalEngine
 from pessimal.engines.protocol import Engine, ShardError
 from pessimal.errors import PessimalError
+from pessimal.models.protocol import ReplyScorer
 from pessimal.models.records import ModelHashes, ReplySlot
 from pessimal.scores.store import Block, BlockContext, BlockStore, Mode
 from pessimal.sweep.blocks import BLOCK_ROWS, Ids, Shard, cut_blocks, forward_tokens, is_mine
@@ -25,52 +26,6 @@ if TYPE_CHECKING:
     Scored = tuple[NDArray[np.float32], int]
 
 MANIFEST_SCHEMA = "pessimal.sweep/1"
-
-
-class BlockScorer(Protocol):
-    """What a sweep asks of a `pessimal.models.protocol.ReplyScorer`."""
-
-    @property
-    def dtype(self) -> Any:
-        """Its torch dtype, or a word."""
-        ...
-
-    @property
-    def device_type(self) -> str:
-        """``cpu``, ``cuda``..., ``remote``."""
-        ...
-
-    @property
-    def path(self) -> str:
-        """``shared``, ``copied`` or ``full``."""
-        ...
-
-    @property
-    def pad(self) -> int | None:
-        """The pad id, or None."""
-        ...
-
-    @property
-    def core(self) -> str:
-        """sha256 of the source that scores depend on."""
-        ...
-
-    @property
-    def halvings(self) -> Sequence[str]:
-        """One entry for each time that running out of memory halved a batch."""
-        ...
-
-    def score(
-        self, slot: ReplySlot, replies: Sequence[Ids], batch_rows: int | None = None
-    ) -> NDArray[np.float32]:
-        """Scores of replies, spliced in as ids."""
-        ...
-
-    def score_sequences(
-        self, slot: ReplySlot, sequences: Sequence[Ids], batch_rows: int | None = None
-    ) -> NDArray[np.float32]:
-        """Scores of whole sequences."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -118,7 +73,7 @@ class SweepResult:
 
 
 def sweep(
-    scorer: BlockScorer,
+    scorer: ReplyScorer,
     hashes: ModelHashes,
     slot: ReplySlot,
     replies: Sequence[Sequence[int]],
@@ -163,7 +118,7 @@ def score_blocks(
     sequences: Sequence[Ids],
     slot: ReplySlot,
     *,
-    scorer: BlockScorer,
+    scorer: ReplyScorer,
     context: BlockContext,
     store: BlockStore,
     prompt_id: str,
@@ -231,7 +186,7 @@ def score_blocks(
 
 
 def score_block(
-    scorer: BlockScorer, slot: ReplySlot, mode: Mode, block: Sequence[Ids], batch_rows: int | None
+    scorer: ReplyScorer, slot: ReplySlot, mode: Mode, block: Sequence[Ids], batch_rows: int | None
 ) -> Scored:
     """Score a block: replies that are spliced in, or whole sequences where `mode` is as text.
 
@@ -244,7 +199,7 @@ def score_block(
 
 
 def block_context(
-    scorer: BlockScorer, hashes: ModelHashes, slot: ReplySlot, mode: Mode
+    scorer: ReplyScorer, hashes: ModelHashes, slot: ReplySlot, mode: Mode
 ) -> BlockContext:
     """What the scores of a prompt depend on beside the replies."""
     from importlib.metadata import version
@@ -266,7 +221,7 @@ def block_context(
 
 
 def _factory(
-    engine: Engine, scorer: Any, slot: ReplySlot, context: BlockContext, store: BlockStore,
+    engine: Engine, scorer: ReplyScorer, slot: ReplySlot, context: BlockContext, store: BlockStore,
     options: SweepOptions,
 ) -> Callable[[], Callable[[tuple[Ids, ...]], Scored]]:  # fmt: skip
     """What makes the worker: over this process's scorer, or one that is opened elsewhere."""
@@ -280,7 +235,7 @@ def _factory(
     return lambda: work
 
 
-def _mergeable(scorer: BlockScorer, duplicates: Mapping[int, int]) -> dict[int, int]:
+def _mergeable(scorer: ReplyScorer, duplicates: Mapping[int, int]) -> dict[int, int]:
     # Models treat the pad by its number (where the last id is, which position comes next), so a
     # row that looks the same doesn't make its score the same.
     return {token: other for token, other in duplicates.items() if scorer.pad not in (token, other)}
