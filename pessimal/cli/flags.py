@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pessimal.cli.options import MODEL_FIELDS
-from pessimal.engines.local import LocalEngine
-from pessimal.engines.protocol import Engine
 from pessimal.models.records import ModelRequest
 from pessimal.pipeline.session import Say
 from pessimal.project import ContentRoot, find_content
@@ -45,16 +43,15 @@ def sweep_options(flags: Flags) -> SweepOptions:
 
 @contextmanager
 def engine_options(flags: Flags) -> Iterator[SweepOptions]:
-    """Batch rows, shard, and the engine that runs the blocks, which is closed in the end."""
-    engine: Engine = LocalEngine()
-    if flags["engine"] == "ray":
-        from pessimal.engines.ray import RayEngine
+    """Batch rows, shard, and an engine of other processes, which is closed in the end."""
+    options = sweep_options(flags)
+    if flags["engine"] == "local":
+        yield options
+        return
+    from pessimal.engines.ray import RayEngine
 
-        engine = RayEngine(flags["workers"])
-    try:
-        yield replace(sweep_options(flags), engine=engine)
-    finally:
-        engine.close()
+    with closing(RayEngine(flags["workers"])) as engine:
+        yield replace(options, engine=engine)
 
 
 def speaker(flags: Flags) -> Say:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from typing import Final
 
+from pessimal.tracking.store import AUDITS, COMPARISONS, TUNING
+
 VIEW: Final = "pessimal"
 """The key of the view in an experiment's address."""
 KIND_TAG: Final = "mlflow.experimentKind"
@@ -16,24 +18,24 @@ _VIEW_TAG: Final = f"mlflow.sharedViewState.{VIEW}"
 _NOTE_TAG: Final = "mlflow.note.content"
 
 _PURPOSES: Final = {
-    "reward-audits": "Audits of reward models: a run an audit, its searches under it. The tag "
+    AUDITS: "Audits of reward models: a run an audit, its searches under it. The tag "
     "`verdict` is what its policy says; `tags.verdict = 'FAIL'` finds what must not be released. "
     "Each run's whole report is its artifact report.html.",
-    "reward-comparisons": "Reward models side by side: a run a comparison. Its tags `source.1`, "
+    COMPARISONS: "Reward models side by side: a run a comparison. Its tags `source.1`, "
     "`source.2`, ... name the audits that were compared.",
-    "reward-tuning": "Studies of the search's settings: a run a study, its trials under it.",
+    TUNING: "Studies of the search's settings: a run a study, its trials under it.",
 }
 _COLUMNS: Final = {
-    "reward-audits": (
+    AUDITS: (
         "tags.`verdict`", "params.`model`", "metrics.`identity.gap`", "metrics.`framing.d_pos`",
         "metrics.`frequency.zipf_slope`", "metrics.`robustness.paraphrase_tau`",
         "params.`pipeline`", "params.`policy`", "attributes.`Created`",
     ),
-    "reward-comparisons": (
+    COMPARISONS: (
         "params.`models`", "params.`prompts`", "metrics.`compare.tau`", "metrics.`compare.rbo`",
         "metrics.`compare.tail_overlap`", "metrics.`compare.stress`", "attributes.`Created`",
     ),
-    "reward-tuning": (
+    TUNING: (
         "params.`model`", "params.`trials`", "params.`budget`", "tags.`adopted`",
         "attributes.`Created`",
     ),
