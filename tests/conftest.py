@@ -44,6 +44,17 @@ for _name in (
     os.environ.pop(_name, None)
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Tiny matmuls on two threads mostly wait for each other."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The session's cache of scores and converted models, never the user's own."""

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,13 +17,7 @@ FAMILIES = ("llama", "gemma2", "gpt2", "deberta-v2")
 REPLIES = [(token,) for token in range(3, 250)] + [(9, 8), (7, 6, 5, 4)]
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Tiny matmuls on two threads mostly wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def rescoring(model: LoadedModel) -> tuple[RescoringScorer, np.ndarray]:

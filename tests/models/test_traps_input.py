@@ -6,7 +6,6 @@ Numbers are those of the list that the design keeps: 5 ids and embeddings, 6 sof
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -37,12 +36,7 @@ END = 4
 """Id of ``<|im_end|>``, the template's last token."""
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 # 5. Ids and embeddings give one score: the search's gradient belongs to what is scored.

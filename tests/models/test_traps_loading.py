@@ -5,7 +5,6 @@ Numbers are those of the list that the design keeps: 1 head, 2 fallback, 3 pooli
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +34,7 @@ END = 4
 """Id of ``<|im_end|>``, the template's last token."""
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 # 1. The head must come from the checkpoint.

@@ -6,7 +6,6 @@ Numbers are those of the list that the design keeps: 10 dtype, ties, drift, 11 s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -39,13 +38,7 @@ from tests.models.traps import (
     whole,
 )
 
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 # 10. The dtype is stated, ties share a rank, and scores don't drift with company.
