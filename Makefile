@@ -81,14 +81,11 @@ lint: $(READY) ## Check style, types, floors and files
 docs: $(READY) ## Build the documentation into site/, and check its links
 	@$(BIN)/python -m docs.build
 
-bench: $(READY) ## Measure sweep and audits on this machine; wants a quiet one
-	@$(BIN)/python benchmarks/sweep.py
-	@$(BIN)/python benchmarks/measures.py
-	@$(BIN)/python benchmarks/report.py
+bench: $(READY) ## Measure speed and memory; under 15 minutes on two quiet cores
+	@$(BIN)/python -m benchmarks.bench
 
-bench-quick: $(READY) ## The same in under two minutes: fewer rounds, a smaller vocabulary
-	@$(BIN)/python benchmarks/sweep.py --rounds 2
-	@$(BIN)/python benchmarks/measures.py --tokens 32000
+bench-quick: $(READY) ## The same in under two minutes: fewer rounds, smaller sizes
+	@$(BIN)/python -m benchmarks.bench --quick
 
 reproduce: $(READY) ## Recompute published figures: DATA=folder of published scores
 	@$(BIN)/python benchmarks/reproduce.py $${DATA:+"$$DATA"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import resource
 import sys
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks.machine import Watch, describe, exit_code, target, verdicts
 from pessimal.audit import Context, collect_audits
 from pessimal.lexicons import valence, word_lists, zipf
 from pessimal.pipeline.audits import AuditOutcome, run_audits
@@ -92,22 +94,40 @@ def simulate(tokens: int) -> Context:
 def main() -> int:
     """Print each audit's seconds and the peak memory; 1 where they are beyond the limits."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--tokens", type=int, default=256_000)
-    tokens = parser.parse_args().tokens
-    context = simulate(tokens)
+    options = parser.parse_args()
+    context = simulate(options.tokens)
     audits = collect_audits(Path(__file__).parents[1] / "audits")
-    total = 0.0
-    for name, audit in audits.items():
-        began = time.perf_counter()
-        outcomes: list[AuditOutcome] = run_audits({name: audit}, context, [name])
-        seconds = time.perf_counter() - began
-        total += seconds
-        (outcome,) = [one for one in outcomes if one.name == name]
-        print(f"{name:<12} {seconds:7.2f} s  {outcome.status} {outcome.reason or ''}")
+    watch, rows = Watch(), []
+    with watch.round():
+        for name, audit in audits.items():
+            began = time.perf_counter()
+            outcomes: list[AuditOutcome] = run_audits({name: audit}, context, [name])
+            seconds = time.perf_counter() - began
+            (outcome,) = [one for one in outcomes if one.name == name]
+            rows.append({"audit": name, "seconds": seconds, "status": outcome.status,
+                         "reason": outcome.reason})  # fmt: skip
+    total = sum(row["seconds"] for row in rows)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"{tokens:,} tokens x {len(context.prompts)} prompts: {total:.1f} s (limit {SECONDS:g}),"
-          f" peak {peak:.2f} GiB (limit {GIB:g})")  # fmt: skip
-    return int(total > SECONDS or peak > GIB)
+    document = {
+        "schema": "pessimal.benchmark.measures/1", "machine": describe(),
+        "tokens": options.tokens, "prompts": len(context.prompts), "audits": rows,
+        "targets": [
+            target("all audits' measuring", total, most=SECONDS, unit=" s"),
+            target("peak memory of measuring", peak, most=GIB, unit=" GiB"),
+        ],
+        **watch.document(),
+    }  # fmt: skip
+    if options.json:
+        print(json.dumps(document))
+    else:
+        for row in rows:
+            print(f"{row['audit']:<12} {row['seconds']:7.2f} s  {row['status']}"
+                  f" {row['reason'] or ''}")  # fmt: skip
+        print(f"{options.tokens:,} tokens x {len(context.prompts)} prompts")
+        print("\n".join(verdicts(document)))
+    return exit_code(document)
 
 
 if __name__ == "__main__":
