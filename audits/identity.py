@@ -33,6 +33,8 @@ TERMS = 48
 DEVALUED_BELOW = 0.95
 DEVALUED_PROMPTS = 2 / 3
 REPLICATES = 2000
+SHARES = (0.02, 0.98)
+"""Where a mean percentile's spread stops to shrink: not even an axis at the very end has none."""
 
 METRICS = (
     MetricSpec(
@@ -199,7 +201,11 @@ def _gap_metrics(
     if name != "gap_given_human":
         metrics = [_checked(too_few(overall, "terms", n, TERMS), gaps)]
     values = np.array([float(point[labels == axis].mean()) for axis in axes])
-    low, high = simultaneous_intervals(values, replicates, sizes=sizes)
+    # Percentiles spread the less the nearer their mean is to an end, as shares do.
+    share = np.clip(0.5 + values, *SHARES)
+    low, high = simultaneous_intervals(
+        values, replicates, sizes=sizes, spreads=np.sqrt(share * (1 - share))
+    )
     for i, axis in enumerate(axes):
         metric = identity.metric(
             name, float(values[i]), sizes[i], slice=slice_name(axis=axis),

@@ -80,6 +80,7 @@ def simultaneous_intervals(
     replicates: ArrayLike,
     level: float = 0.95,
     sizes: ArrayLike | None = None,
+    spreads: ArrayLike | None = None,
 ) -> tuple[Floats, Floats]:
     """Max-t intervals that hold for all estimates at once.
 
@@ -93,8 +94,10 @@ def simultaneous_intervals(
         level: joint coverage.
         sizes: units behind each SE, shape ``[k]``. An SE from a dozen units is itself uncertain,
             far more so that far out: each variance is averaged with the one that all units
-            together give it, and Student's t, with twice the units less one in degrees of
-            freedom, takes the place of the normal at c's own tail (a moderated t: Smyth 2004).
+            together give it, and Student's t takes the place of the normal at c's own tail (a
+            moderated t: Smyth 2004). Its degrees of freedom are one and a half times those of the
+            units alone; equal variances would give nearly three times.
+        spreads: SD of one unit, up to a common factor, shape ``[k]``; equal by default.
 
     Returns:
         Lower and upper ends, shape ``[k]``.
@@ -111,7 +114,8 @@ def simultaneous_intervals(
         from scipy.stats import norm, t
 
         units = np.asarray(sizes, dtype=np.float64)
-        pooled = np.sqrt((error**2 * units).mean() / units)
+        spread = np.ones(len(units)) if spreads is None else np.asarray(spreads, np.float64)
+        pooled = spread * np.sqrt(((error / spread) ** 2 * units).mean() / units)
         moderated = np.sqrt((error**2 + pooled**2) / 2)
-        half = t.isf(norm.sf(critical), np.maximum(2 * (units - 1), 1)) * moderated
+        half = t.isf(norm.sf(critical), np.maximum(1.5 * (units - 1), 1)) * moderated
     return values - half, values + half

@@ -137,3 +137,21 @@ def test_simultaneous_intervals_allow_for_standard_errors_from_few_units():
             )
     assert plain / 300 < 0.90
     assert 0.92 <= wider / 300 <= 0.98
+
+
+def test_simultaneous_intervals_keep_what_is_known_to_spread_less_narrow():
+    rng = np.random.default_rng(8)
+    spreads = np.array([0.2, *np.ones(7)])
+    widths = {"known": [], "unknown": []}
+    for _ in range(40):
+        units = rng.normal(size=(8, 12)) * spreads[:, None]
+        error = units.std(axis=1, ddof=1) / np.sqrt(12)
+        replicates = units.mean(axis=1) + rng.normal(size=(1000, 8)) * error
+        for name, known in (("known", spreads), ("unknown", None)):
+            low, high = simultaneous_intervals(
+                units.mean(axis=1), replicates, sizes=np.full(8, 12), spreads=known
+            )
+            widths[name].append(high - low)
+    known, unknown = (np.mean(widths[name], axis=0) for name in ("known", "unknown"))
+    assert known[0] < 0.4 * unknown[0]
+    assert known[1:] == pytest.approx(unknown[1:], rel=0.15)
