@@ -139,8 +139,8 @@ def model_sizes(names: Sequence[str], rounds: int, watch: Watch) -> list[dict[st
 
 
 def slope(rows: Sequence[dict[str, Any]], key: str = "median") -> float:
-    """Exponent of time in size."""
-    pairs = [(row["size"], row[key]) for row in rows if row["size"]]
+    """Exponent of time in size, over the three largest sizes: small ones hardly show."""
+    pairs = [(row["size"], row[key]) for row in rows if row["size"]][-3:]
     size, seconds = np.log(np.array(pairs)).T
     return float(np.polyfit(size, seconds, 1)[0])
 

@@ -97,7 +97,11 @@ def audit(**flags: Any) -> int:
 @model_options
 @output_options
 def plan(**flags: Any) -> int:
-    """Tell what an audit would cost, without loading any weights."""
+    """Tell what an audit would cost.
+
+    A model whose weights are here is tried for about ten seconds; of another one, the cost on named
+    GPUs is estimated.
+    """
     from pessimal.cli.commands import run_plan
 
     return run_plan(flags)

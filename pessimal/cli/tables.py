@@ -96,15 +96,41 @@ def print_plan(document: dict[str, Any]) -> None:
             f"{step['forward_tokens']:,}",
         )
     screen.print(table)
-    if document["flops"] is None:
-        work, takes = "", "in a time that is the server's to say"
-    else:
-        work = f" {document['flops']:.3g} FLOPs,"
-        takes = f"about {duration(document['seconds'])} on this machine"
+    if document["time"]:
+        times = plain_table(screen, "part", ">about")
+        for part in document["time"]:
+            times.add_row(part["part"].replace("_", " "), duration(part["seconds"]))
+        screen.print(times)
+    work = "" if document["flops"] is None else f" {document['flops']:.3g} FLOPs,"
     screen.print(
         f"{document['blocks']:,} blocks,{work} {document['disk_bytes'] / 2**20:.1f} MiB of scores,"
-        f" {takes} (searches not counted)"
+        f" {_takes(document)}"
     )
+    if document["calibration"] == "none" and document["gpus"]:
+        _print_gpus(screen, document)
+
+
+def _takes(document: dict[str, Any]) -> str:
+    if document["flops"] is None:
+        return "in a time that is the server's to say (searches not counted)"
+    if document["seconds"] is None:
+        return "in a time that isn't known here: the weights aren't on this machine"
+    how = "measured with the model" if document["calibration"] == "model" else "an estimate"
+    return f"about {duration(document['seconds'])} on this machine ({how})"
+
+
+def _print_gpus(screen: Any, document: dict[str, Any]) -> None:
+    """What scoring would take on named GPUs: arithmetic, and said to be that."""
+    table = plain_table(screen, "GPU (estimate)", "dtype", ">scoring", "fits")
+    for one in document["gpus"]:
+        seconds = duration(one["seconds"])
+        table.add_row(one["name"], one["dtype"], seconds, "yes" if one["fits"] else "no")
+    screen.print(table)
+    for dtype, needs in document["memory"].items():
+        screen.print(
+            f"{dtype}: {needs['weight_bytes'] / 2**30:.1f} GiB of weights,"
+            f" {needs['peak_bytes'] / 2**30:.1f} GiB at the peak (estimate)"
+        )
 
 
 def print_scores(document: dict[str, Any]) -> None:

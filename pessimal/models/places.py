@@ -11,7 +11,8 @@ from pessimal.errors import PessimalError, UsageError
 
 HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 COMMIT = re.compile(r"[0-9a-f]{40}")
-ALWAYS = ("*.safetensors", "*.json", "*.model", "*.jinja", "vocab.txt", "merges.txt")
+DESCRIBING = ("*.json", "*.model", "*.jinja", "vocab.txt", "merges.txt")
+ALWAYS = ("*.safetensors", *DESCRIBING)
 PICKLES = ("*.bin", "*.pt", "*.pth")
 NEVER = ("original/*", "onnx/*", "openvino/*", "optimizer*", "training_args*", "checkpoint-*")
 
@@ -46,8 +47,19 @@ def split_name(name: str, revision: str | None) -> tuple[str, str | None]:
     return head, named
 
 
+def is_hub_id(name: str) -> bool:
+    """Whether a model's name can only be a hub id, with or without ``@revision``."""
+    plain = split_name(name, None)[0]
+    return HUB_ID.fullmatch(plain) is not None and not Path(plain).expanduser().exists()
+
+
 def find_place(
-    name: str, revision: str | None, *, remote_code: bool = False, allow_pickle: bool = False
+    name: str,
+    revision: str | None,
+    *,
+    remote_code: bool = False,
+    allow_pickle: bool = False,
+    weights: bool = True,
 ) -> Place:
     """Find the folder of a model's name, fetching a hub id's files into the hub's own cache.
 
@@ -56,6 +68,7 @@ def find_place(
         revision: revision of a hub id; of a folder, the one its author declares.
         remote_code: whether the model's Python files are wanted.
         allow_pickle: whether weights that aren't safetensors are wanted.
+        weights: whether any weights are wanted.
 
     Raises:
         PessimalError: the path is missing, or the hub doesn't give the files.
@@ -77,7 +90,7 @@ def find_place(
             "Name a folder with config.json, a hub id such as org/name, or demo.",
         )
     patterns = [*ALWAYS, *(["*.py"] if remote_code else []), *(PICKLES if allow_pickle else [])]
-    snapshot = _fetch(name, revision, patterns)
+    snapshot = _fetch(name, revision, patterns if weights else list(DESCRIBING))
     return Place(name, snapshot.name if COMMIT.fullmatch(snapshot.name) else revision, snapshot)
 
 

@@ -90,7 +90,7 @@ def _open(request: ModelRequest, cache: Path) -> ModelSource:
     head_key, head_shape = ("", ()) if remote else _find_head(raw, family, shapes, learned, adapter)
     if head_key:
         passed("head", f"{head_key} of shape {list(head_shape)}.")
-    config = _read_config(folder, raw, adapter, trust=remote)
+    config = read_config(folder, raw, adapter, trust=remote)
     if family.softcap and not config.attn_logit_softcapping:
         raise PessimalError(
             "softcap_missing",
@@ -119,7 +119,7 @@ def _open(request: ModelRequest, cache: Path) -> ModelSource:
         template_kwargs={},
     )
     if family.kind != "encoder":
-        template = _find_template(request, adapter, tokenizer, family)
+        template = find_template(request, adapter, tokenizer, family)
         pinned = pin_date(tokenizer, template)
         gate = tuple(tokenizer(family.gate, add_special_tokens=False)["input_ids"])
         source = replace(source, template=template, template_kwargs=pinned, gate_ids=gate)
@@ -301,7 +301,8 @@ def _adapter_shapes(adapter: Path, request: ModelRequest) -> Shapes:
     return tensor_shapes(weight_files(adapter, "adapter_model", allow_pickle=request.allow_pickle))
 
 
-def _read_config(folder: Path, raw: Mapping[str, Any], adapter: Path | None, *, trust: bool) -> Any:
+def read_config(folder: Path, raw: Mapping[str, Any], adapter: Path | None, *, trust: bool) -> Any:
+    """The transformers config of config.json, with one label."""
     from transformers import AutoConfig
 
     try:
@@ -322,9 +323,10 @@ def _read_config(folder: Path, raw: Mapping[str, Any], adapter: Path | None, *, 
     return config
 
 
-def _find_template(
+def find_template(
     request: ModelRequest, adapter: Path | None, tokenizer: Any, family: Family
 ) -> str:
+    """The chat template's text: the one asked for, the adapter's or the tokenizer's."""
     try:
         return read_template(request, adapter, tokenizer)
     except PessimalError as error:

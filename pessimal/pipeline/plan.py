@@ -1,69 +1,84 @@
-"""What an audit will cost, told before any weights are loaded."""
+"""What an audit will cost, told before it is run."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from pessimal.models.records import ModelRequest, ModelSource
+from pessimal.audit import Prompt
+from pessimal.models.records import ModelRequest, ModelSource, ReplySlot
+from pessimal.pipeline.calibrate import MOST_BYTES, Rates, calibrate
 from pessimal.pipeline.session import sample_places
-from pessimal.pipeline.spec import Pipeline, PromptBook
+from pessimal.pipeline.spec import Pipeline, PromptBook, SearchStep
+
+if TYPE_CHECKING:
+    from pessimal.sweep.plan import Plan
 
 FIXED_S = 25.0
-"""Seconds for loading, self-test, audits, gate and report of a small model."""
+"""Seconds for starting, audits, gate, report and MLflow with a small vocabulary."""
+FIXED_S_PER_SCORE = 5e-5
+"""More of them for every score that is measured and written."""
+READ_BYTES_PER_S = 3e8
+"""How fast weights are assumed to be read, checked and tested where nothing was measured."""
+RERUNS = 200
+"""Replies that the audit `numerics` scores again: two ways under two prompts, and under one of
+them as whole sequences in two dtypes."""
+
+
+@dataclass(frozen=True)
+class _Step:
+    name: str
+    prompts: list[Prompt]
+    slots: list[ReplySlot]
+    plan: Plan
 
 
 def plan_audit(
     request: ModelRequest, pipeline: Pipeline, book: PromptBook, cache: Path
 ) -> dict[str, Any]:
-    """Count the replies, forward tokens, blocks, FLOPs and bytes of an audit's scoring steps.
+    """Count what an audit pushes through the model, and estimate its time.
 
-    Scores that are kept already are not taken off, and searches are not counted.
+    Scores that are kept already are not taken off.
 
     Returns:
-        A ``pessimal.plan/1`` document; ``seconds`` is an estimate for this machine. What a server
-        behind an endpoint takes isn't known: ``flops`` and ``seconds`` are None.
+        A ``pessimal.plan/1`` document. ``calibration`` tells where ``seconds`` come from:
+        ``model``, measured with the model itself; ``matmul``, from this machine's matmul rate;
+        ``none``, the weights aren't here or a server scores: ``seconds`` is None then. ``gpus``
+        and ``memory`` are arithmetic and marked as estimates. What a server takes isn't known:
+        ``flops`` is None then too.
     """
-    from pessimal.lexicons import word_lists
-    from pessimal.models.slot import find_slot
-    from pessimal.models.source import open_source
+    from pessimal.models.endpoints.source import is_url
+    from pessimal.models.outline import open_outline
     from pessimal.models.vocabulary import vocabulary
-    from pessimal.sweep.plan import matmul_rate, parameters_outside_embeddings, plan_sweep, total
+    from pessimal.sweep.hardware import estimates, memory, size_of
+    from pessimal.sweep.plan import count_parameters, matmul_rate, total
 
-    source = open_source(request, cache)
+    source = open_outline(request, cache)
     words = vocabulary(source)
-    here = bool(source.weight_files)
-    parameters = parameters_outside_embeddings(source.config) if here else 0
-    if request.kind == "implicit":
-        # A reference is as large as the policy that was trained from it.
-        parameters *= 2
-    shares = source.family.kind == "decoder"
-    steps: list[dict[str, Any]] = []
-    plans = []
-
-    def add(what: str, names: str | list[str], lengths: dict[int, int]) -> None:
-        prompts = book.select(names)
-        parts = [
-            plan_sweep(
-                find_slot(source, prompt.text), lengths, parameters=parameters, shares_prefix=shares
+    served = is_url(request.model)
+    outside, everything = (0, 0) if served else count_parameters(source.config)
+    # A reference is as large as the policy that was trained from it.
+    copies = 2 if request.kind == "implicit" else 1
+    steps = _count_steps(source, pipeline, book, len(words.ids), copies * outside)
+    whole = total(step.plan for step in steps)
+    slots = [slot for step in steps for slot in step.slots]
+    longest = max(len(slot.prefix_ids) for slot in slots)
+    weights = sum(file.stat().st_size for file in source.weight_files)
+    rate, rates, kind = None, None, "none"
+    if weights and not served:
+        rate = matmul_rate(_device(request.device))
+        if weights <= MOST_BYTES:
+            kind = "model"
+            rates = calibrate(
+                request, cache, steps[0].prompts[0], _word_lists(pipeline), pipeline.searches
             )
-            for prompt in prompts
-        ]
-        plans.extend(parts)
-        whole = total(parts)
-        steps.append({"step": what, "prompts": len(prompts), "tokens": whole.tokens,
-                      "forward_tokens": whole.forward_tokens})  # fmt: skip
-
-    count = _count(len(words.ids), pipeline.vocabulary.tokens)
-    add("vocabulary", pipeline.vocabulary.prompts, {1: count})
-    if pipeline.words is not None:
-        replies = [word for listed in word_lists().values() for word in listed]
-        add("words", pipeline.words.prompts, _lengths(source, replies))
-    if pipeline.as_text is not None:
-        add("as_text", pipeline.as_text.prompts, {1: _count(count, pipeline.as_text.tokens)})
-    whole = total(plans)
-    rate = matmul_rate(_device(request.device)) if here else None
+        else:
+            kind, rates = "matmul", _from_matmul(copies * outside, weights, rate)
+    parts = _searches_of(pipeline, book)
+    time = [] if rates is None else _times(rates, steps, longest, parts)
+    size = size_of(source.config, copies * everything, longest, 1 + len(slots[0].suffix_ids))
     return {
         "schema": "pessimal.plan/1",
         "model": source.id,
@@ -71,20 +86,110 @@ def plan_audit(
         "tokens": whole.tokens,
         "forward_tokens": whole.forward_tokens,
         "blocks": whole.blocks,
-        "flops": whole.flops if here else None,
+        "flops": None if served else whole.flops,
         "disk_bytes": whole.disk_bytes,
-        "seconds": None if rate is None else FIXED_S + whole.seconds(rate),
-        "parameters_outside_embeddings": parameters if here else None,
+        "seconds": None if rates is None else sum(part["seconds"] for part in time),
+        "estimate": kind != "model",
+        "calibration": kind,
+        "time": time,
+        "parameters_outside_embeddings": None if served else copies * outside,
         "vocabulary": len(words.ids),
         "ids_without_row": len(words.without_row),
         "matmul_flops_per_s": rate,
-        "searches": "not counted",
-        "steps": steps,
-    }
+        "searches": "none" if parts is None else "counted" if rates else "not counted",
+        "steps": [
+            {"step": step.name, "prompts": len(step.prompts), "tokens": step.plan.tokens,
+             "forward_tokens": step.plan.forward_tokens}
+            for step in steps
+        ],
+        "memory": {} if served else {
+            dtype: memory(size, dtype) | {"estimate": True} for dtype in ("float32", "bfloat16")
+        },
+        "gpus": [] if served else estimates(whole.flops, size),
+    }  # fmt: skip
 
 
-def _count(size: int, tokens: Literal["all"] | int) -> int:
-    return len(sample_places(size, tokens))
+def _count_steps(
+    source: ModelSource, pipeline: Pipeline, book: PromptBook, size: int, parameters: int
+) -> list[_Step]:
+    """The scoring steps of a pipeline over a vocabulary of `size`."""
+    from pessimal.models.slot import find_slot
+    from pessimal.sweep.plan import plan_sweep, total
+
+    count = len(sample_places(size, pipeline.vocabulary.tokens))
+    lengths = {"vocabulary": (pipeline.vocabulary.prompts, {1: count})}
+    if pipeline.words is not None:
+        lengths["words"] = pipeline.words.prompts, _lengths(source, _word_lists(pipeline))
+    if pipeline.as_text is not None:
+        texts = len(sample_places(count, pipeline.as_text.tokens))
+        lengths["as_text"] = pipeline.as_text.prompts, {1: texts}
+    steps = []
+    for name, (names, by_length) in lengths.items():
+        prompts = book.select(names)
+        slots = [find_slot(source, prompt.text) for prompt in prompts]
+        plans = [
+            plan_sweep(
+                slot, by_length, parameters=parameters,
+                shares_prefix=source.family.kind == "decoder",
+            )
+            for slot in slots
+        ]  # fmt: skip
+        steps.append(_Step(name, prompts, slots, total(plans)))
+    return steps
+
+
+def _times(
+    rates: Rates, steps: list[_Step], prefix: int, searches: tuple[SearchStep, int] | None
+) -> list[dict[str, Any]]:
+    """The parts of an audit with their seconds."""
+    parts = {"load": rates.load_s}
+    for step in steps:
+        each = rates.words_s if step.name == "words" else rates.singles_s
+        parts[step.name] = step.plan.forward_tokens * each
+        if step.name == "as_text":
+            parts[step.name] += step.plan.tokens * rates.encode_s
+    if searches is not None:
+        parts["searches"] = _search_seconds(*searches, rates)
+    tail = 1 + len(steps[0].slots[0].suffix_ids)
+    parts["reruns"] = RERUNS * (
+        4 * tail * rates.singles_s + (prefix + tail) * (rates.whole_s + rates.half_s)
+    )
+    scores = sum(step.plan.tokens for step in steps)
+    parts["audits_and_report"] = FIXED_S + FIXED_S_PER_SCORE * scores
+    return [{"part": name, "seconds": seconds} for name, seconds in parts.items()]
+
+
+def _searches_of(pipeline: Pipeline, book: PromptBook) -> tuple[SearchStep, int] | None:
+    """The searches and how many there are, baselines apart."""
+    step = pipeline.searches
+    if step is None:
+        return None
+    prompts = len(book.select(step.prompts))
+    return step, prompts * len(step.lengths) * len(step.directions) * step.seeds
+
+
+def _search_seconds(step: SearchStep, count: int, rates: Rates) -> float:
+    from pessimal.pipeline.searches import OURS_SHARE
+
+    if step.budget is None:
+        # The search has its share of the step's seconds, and each baseline as many tokens.
+        return step.seconds * (1.0 if rates.search_s is None else OURS_SHARE * rates.search_s)
+    each = rates.singles_s / OURS_SHARE if rates.search_token_s is None else rates.search_token_s
+    return step.budget * count * each
+
+
+def _from_matmul(parameters: int, weights: int, rate: float) -> Rates:
+    """Rates of a model that is too large to be loaded for a plan."""
+    from pessimal.sweep.plan import SWEEP_EFFICIENCY
+
+    each = 2.0 * parameters / (rate * SWEEP_EFFICIENCY)
+    return Rates(weights / READ_BYTES_PER_S, each, each, 1e-3, each, each)
+
+
+def _word_lists(pipeline: Pipeline) -> list[str]:
+    from pessimal.lexicons import word_lists
+
+    return [] if pipeline.words is None else [w for listed in word_lists().values() for w in listed]
 
 
 def _lengths(source: ModelSource, replies: list[str]) -> dict[int, int]:

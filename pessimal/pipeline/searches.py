@@ -85,7 +85,7 @@ def run_searches(
                 length, direction, budget=step.budget, seconds=seconds, seed=seed,
                 settings=preset.settings,
             )  # fmt: skip
-            for result, baseline in _search_all(session, prompt, config, space, cache, say):
+            for result, baseline in search_all(session, prompt, config, space, cache, say):
                 one = _row(session, prompt, result, space, stats, baseline=baseline)
                 found.documents.append(one)
                 found.by_prompt.setdefault(prompt.id, []).append(result)
@@ -117,7 +117,7 @@ _TRANSFER = ("model", "prompt", "direction", "length", "text", "there", "here")
 _LABELS = ("prompt", "length", "direction", "seed", "method", "baseline")
 
 
-def _search_all(
+def search_all(
     session: Session, prompt: Prompt, config: SearchConfig, space: Space, cache: Path, say: Say
 ) -> Iterator[tuple[SearchResult, bool]]:
     """The search, then each baseline with the forward tokens that it took."""

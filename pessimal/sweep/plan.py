@@ -80,11 +80,14 @@ def total(plans: Iterable[Plan]) -> Plan:
     )
 
 
-def parameters_outside_embeddings(config: Any) -> int:
-    """Count a model's parameters outside its embeddings from its config; nothing is allocated.
+def count_parameters(config: Any) -> tuple[int, int]:
+    """Count a model's parameters from its config; nothing is allocated.
 
     Args:
         config: the transformers config, of a class that the library knows.
+
+    Returns:
+        Those outside its embeddings, and all of them.
     """
     import torch
     from transformers import AutoModel
@@ -94,7 +97,8 @@ def parameters_outside_embeddings(config: Any) -> int:
         model = build(config)
     embeddings = [module for module in model.modules() if isinstance(module, torch.nn.Embedding)]
     inside = {id(parameter) for module in embeddings for parameter in module.parameters()}
-    return sum(p.numel() for p in model.parameters() if id(p) not in inside)
+    whole = {id(parameter): parameter.numel() for parameter in model.parameters()}
+    return sum(n for key, n in whole.items() if key not in inside), sum(whole.values())
 
 
 def matmul_rate(device: str = "cpu", *, width: int = 1024, seconds: float = 0.5) -> float:

@@ -7,8 +7,8 @@ import pytest
 
 from pessimal.sweep.plan import (
     Plan,
+    count_parameters,
     matmul_rate,
-    parameters_outside_embeddings,
     plan_sweep,
     total,
 )
@@ -59,4 +59,4 @@ def test_parameters_are_counted_without_weights() -> None:
     )  # fmt: skip
     attention = 8 * 8 * 2 + 8 * 4 * 2
     layer = attention + 3 * 8 * 16 + 2 * 8
-    assert parameters_outside_embeddings(config) == 2 * layer + 8
+    assert count_parameters(config) == (2 * layer + 8, 2 * layer + 8 + 1000 * 8)

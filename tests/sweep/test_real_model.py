@@ -16,7 +16,7 @@ from pessimal.models.vocabulary import vocabulary
 from pessimal.scores.kinds import token_kinds
 from pessimal.scores.store import BlockStore
 from pessimal.sweep.as_text import as_text
-from pessimal.sweep.plan import parameters_outside_embeddings
+from pessimal.sweep.plan import count_parameters
 from pessimal.sweep.runner import SweepOptions, SweepResult, sweep
 from tests.builders import build_model
 
@@ -127,4 +127,4 @@ def test_planned_parameters_are_the_models(real: Real) -> None:
     embeddings = module.get_input_embeddings().weight.numel()
     head = real.model.head.weight.numel()
     everything = sum(parameter.numel() for parameter in module.parameters())
-    assert parameters_outside_embeddings(real.model.source.config) == everything - embeddings - head
+    assert count_parameters(real.model.source.config)[0] == everything - embeddings - head
