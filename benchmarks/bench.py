@@ -16,19 +16,19 @@ from typing import Any
 from benchmarks.machine import describe
 
 SCHEMA = "pessimal.benchmark/1"
-FULL = {
+FULL: dict[str, list[str]] = {
     "sweep": [],
-    "growth": [],
+    "growth": ["--rounds", "3"],
     "processes": [],
-    "startup": [],
+    "startup": ["--rounds", "3"],
     "savings": [],
     "measures": [],
     "report": [],
 }
 QUICK = {
     "sweep": ["--rounds", "2", "--shapes", "22M"],
-    "growth": ["--rounds", "1", "--vocabularies", "1024", "16384", "--sizes", "3M", "22M"],
-    "processes": ["--rounds", "1", "--tokens", "2048", "--demo-tokens", "0"],
+    "growth": ["--rounds", "1", "--vocabularies", "1024", "4096", "--sizes", "3M", "22M"],
+    "processes": ["--rounds", "1", "--tokens", "1024", "--demo-tokens", "0"],
     "startup": ["--rounds", "1"],
     "measures": ["--tokens", "32000"],
 }

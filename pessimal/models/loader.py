@@ -18,6 +18,7 @@ from pessimal.models.quiet import quiet_libraries
 from pessimal.models.records import LoadedModel, ModelSource
 from pessimal.models.source import ADAPTER_PREFIX
 from pessimal.models.steps import passed
+from pessimal.models.threads import limit_threads
 
 if TYPE_CHECKING:
     import torch
@@ -39,6 +40,7 @@ def load_model(source: ModelSource) -> LoadedModel:
     """
     import torch
 
+    limit_threads()
     device = pick_device(source.request.device)
     dtype = getattr(torch, source.request.dtype)
     with quiet_libraries(), torch.random.fork_rng(devices=[]):

@@ -51,6 +51,7 @@ def plan_audit(
     """
     from pessimal.models.endpoints.source import is_url
     from pessimal.models.outline import open_outline
+    from pessimal.models.threads import limit_threads
     from pessimal.models.vocabulary import vocabulary
     from pessimal.sweep.hardware import estimates, memory, size_of
     from pessimal.sweep.plan import count_parameters, matmul_rate, total
@@ -68,6 +69,7 @@ def plan_audit(
     weights = sum(file.stat().st_size for file in source.weight_files)
     rate, rates, kind = None, None, "none"
     if weights and not served:
+        limit_threads()
         rate = matmul_rate(_device(request.device))
         if weights <= MOST_BYTES:
             kind = "model"
@@ -78,8 +80,7 @@ def plan_audit(
             kind, rates = "matmul", _from_matmul(copies * outside, weights, rate)
     parts = _searches_of(pipeline, book)
     time = [] if rates is None else _times(rates, steps, longest, parts)
-    size = size_of(source.config, copies * everything, longest, 1 + len(slots[0].suffix_ids))
-    return {
+    document: dict[str, Any] = {
         "schema": "pessimal.plan/1",
         "model": source.id,
         "pipeline": pipeline.name,
@@ -102,11 +103,16 @@ def plan_audit(
              "forward_tokens": step.plan.forward_tokens}
             for step in steps
         ],
-        "memory": {} if served else {
-            dtype: memory(size, dtype) | {"estimate": True} for dtype in ("float32", "bfloat16")
-        },
-        "gpus": [] if served else estimates(whole.flops, size),
+        "memory": {},
+        "gpus": [],
     }  # fmt: skip
+    if not served:
+        tail = 1 + len(slots[0].suffix_ids)
+        size = size_of(source.config, copies * everything, longest, tail)
+        needs = {dtype: memory(size, dtype) for dtype in ("float32", "bfloat16")}
+        document["memory"] = {dtype: {**one, "estimate": True} for dtype, one in needs.items()}
+        document["gpus"] = estimates(whole.flops, size)
+    return document
 
 
 def _count_steps(

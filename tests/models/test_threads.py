@@ -1,0 +1,65 @@
+"""A container's quota of CPU time is found, and torch keeps to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from pessimal.models import threads
+from pessimal.models.threads import limit_threads, quota_cores
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("lines", "files", "cores"),
+    [
+        ("0::/", {"cpu.max": "150000 100000\n"}, 1.5),
+        ("0::/", {"cpu.max": "max 100000\n"}, None),
+        ("0::/", {}, None),
+        ("0::/not/in/this/view", {"cpu.max": "50000 100000\n"}, 0.5),
+        ("0::/a/b", {"a/cpu.max": "200000 100000\n", "a/b/cpu.max": "max 100000\n"}, 2.0),
+        ("0::/a/b", {"a/cpu.max": "400000 100000\n", "a/b/cpu.max": "300000 100000\n"}, 3.0),
+        ("4:memory:/x\n3:cpu,cpuacct:/x",
+         {"cpu/x/cpu.cfs_quota_us": "250000", "cpu/x/cpu.cfs_period_us": "100000"}, 2.5),
+        ("3:cpu:/", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None),
+        ("3:cpuset:/", {"cpu/cpu.cfs_quota_us": "1000", "cpu/cpu.cfs_period_us": "1000"}, None),
+    ],
+)  # fmt: skip
+def test_the_tightest_quota_is_found(
+    tmp_path: Path, lines: str, files: dict[str, str], cores: float | None
+) -> None:
+    groups, mine = tmp_path / "groups", tmp_path / "mine"
+    mine.write_text(lines + "\n")
+    for name, text in files.items():
+        write((groups / name).parent, {Path(name).name: text})
+    assert quota_cores(groups, mine) == cores
+
+
+def test_no_control_groups_no_quota(tmp_path: Path) -> None:
+    assert quota_cores(tmp_path, tmp_path / "nowhere") is None
+
+
+@pytest.mark.parametrize(("quota", "named", "left"), [
+    (None, None, 3), (1.2, None, 2), (0.3, None, 1), (8.0, None, 3), (1.0, "3", 3),
+])  # fmt: skip
+def test_threads_are_only_ever_fewer(
+    monkeypatch: pytest.MonkeyPatch, quota: float | None, named: str | None, left: int
+) -> None:
+    before = torch.get_num_threads()
+    monkeypatch.setattr(threads, "quota_cores", lambda: quota)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if named is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", named)
+    torch.set_num_threads(3)
+    try:
+        limit_threads()
+        assert torch.get_num_threads() == left
+    finally:
+        torch.set_num_threads(before)
