@@ -26,12 +26,13 @@ FULL: dict[str, list[str]] = {
     "report": [],
 }
 QUICK = {
-    "sweep": ["--rounds", "2", "--shapes", "22M"],
-    "growth": ["--rounds", "1", "--vocabularies", "1024", "4096", "--sizes", "3M", "22M"],
+    "sweep": ["--rounds", "1", "--shapes", "22M"],
+    "growth": ["--rounds", "1", "--replies", "256", "--vocabularies", "1024", "4096",
+               "--sizes", "3M", "22M"],
     "processes": ["--rounds", "1", "--tokens", "1024", "--demo-tokens", "0"],
     "startup": ["--rounds", "1"],
     "measures": ["--tokens", "32000"],
-}
+}  # fmt: skip
 
 
 def run(name: str, arguments: list[str]) -> dict[str, Any]:

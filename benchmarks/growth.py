@@ -34,7 +34,6 @@ VOCABULARIES = (1_024, 4_096, 16_384, 65_536, 256_000)
 PREFIXES = (24, 48, 96)
 PROMPTS = (1, 2, 5, 10)
 SIZES = ("3M", "22M", "60M", "135M")
-REPLIES = 1024
 SLOPE = (0.9, 1.1)
 FLAT_GIB = 0.25
 """Memory that the largest vocabulary may take beyond the smallest one, weights apart."""
@@ -90,7 +89,7 @@ def interleaved(
 
 
 def prefixes_and_prompts(
-    rounds: int, watch: Watch
+    rounds: int, count: int, watch: Watch
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Time by prefix under one prompt, and by prompts whose prefixes have a beginning in common.
 
@@ -101,7 +100,7 @@ def prefixes_and_prompts(
         build(Path(folder), SHAPES["22M"])
         model = load(Path(folder))
     slots = {length: prompt_of(model, length)[1] for length in PREFIXES}
-    replies, warm = some_replies(REPLIES), Scorer(model)
+    replies, warm = some_replies(count), Scorer(model)
 
     def score(length: int) -> Callable[[], object]:
         return lambda: warm.score(slots[length], replies)
@@ -122,7 +121,9 @@ def prefixes_and_prompts(
     return by_prefix, interleaved(runs | {n: ask(n) for n in PROMPTS}, rounds, watch)
 
 
-def model_sizes(names: Sequence[str], rounds: int, watch: Watch) -> list[dict[str, Any]]:
+def model_sizes(
+    names: Sequence[str], rounds: int, count: int, watch: Watch
+) -> list[dict[str, Any]]:
     """Time by parameters outside the embedding."""
     runs: dict[int, Callable[[], object]] = {}
     for name in names:
@@ -132,7 +133,7 @@ def model_sizes(names: Sequence[str], rounds: int, watch: Watch) -> list[dict[st
         slot, scorer = prompt_of(model, 48)[1], Scorer(model)
 
         def run(scorer: Scorer = scorer, slot: Any = slot) -> object:
-            return scorer.score(slot, some_replies(REPLIES // 2))
+            return scorer.score(slot, some_replies(count // 2))
 
         runs[parameters(model)] = run
     return interleaved(runs, rounds, watch)
@@ -149,8 +150,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """All of it; returns the document that ``--json`` prints."""
     watch = Watch()
     words = vocabularies(options.vocabularies, watch)
-    prefix, prompts = prefixes_and_prompts(options.rounds, watch)
-    sizes = model_sizes(options.sizes, options.rounds, watch)
+    prefix, prompts = prefixes_and_prompts(options.rounds, options.replies, watch)
+    sizes = model_sizes(options.sizes, options.rounds, options.replies, watch)
     at = {row["size"]: row["median"] for row in (*prefix, *prompts)}
     exponents = {
         "vocabulary": slope(words, "seconds"),
@@ -196,6 +197,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--replies", type=int, default=1024, help="of a sweep in this process")
     parser.add_argument("--vocabularies", type=int, nargs="+", default=VOCABULARIES)
     parser.add_argument("--sizes", nargs="+", default=SIZES, choices=SIZES)
     options = parser.parse_args()

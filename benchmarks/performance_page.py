@@ -76,8 +76,8 @@ def machine(document: Document) -> str:
     return (
         "## The machine\n\n"
         f"{found['cpu']}, {found['cores']} cores, {found['memory_gib']:g} GiB; Python"
-        f" {found['python']}, {versions}; {found['threads']} threads; {found['date']}. All of it"
-        f" took {document['took_s'] / 60:.0f} minutes.\n"
+        f" {found['python']}, {versions}; torch's threads: {found['threads']};"
+        f" {found['date']}. All of it took {document['took_s'] / 60:.0f} minutes.\n"
     )
 
 
@@ -99,7 +99,7 @@ def targets(document: Document) -> Iterator[str]:
     if unfair:
         yield (
             "\nNOT A FAIR RUN: other work kept the machine busy during "
-            f"{', '.join(unfair)}; figures there are no measurement of Pessimal.\n"
+            f"{', '.join(unfair)}; figures there are no measurement of Pessimal."
         )
     yield ""
 

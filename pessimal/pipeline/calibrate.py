@@ -24,7 +24,7 @@ MOST_BYTES = 1_000_000_000
 """A model with more weights isn't loaded for a plan: reading it alone would take too long."""
 SAMPLE_S = 0.7
 """Seconds that each kind of scoring is measured for."""
-SINGLES, WORDS, WHOLE, TEXTS = 512, 400, 32, 50
+SINGLES, WORDS, WHOLE, TEXTS = 512, 400, 16, 50
 """Replies of a measurement."""
 SEARCH_S = 1.0
 """Seconds of the search that is tried."""

@@ -120,8 +120,10 @@ def test_each_kind_is_audited(
 
 
 def test_a_plan_says_what_it_cannot_know(
-    capsys: Capture, pieces: dict[str, Path], light_project: Path
+    capsys: Capture, pieces: dict[str, Path], light_project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("pessimal.pipeline.calibrate.SAMPLE_S", 0.0)
+    monkeypatch.setattr("pessimal.pipeline.calibrate.SEARCH_S", 0.05)
     (light_project / "pipelines" / "kinds.yaml").write_text(PIPELINE)
     for kind in ("implicit", "judge"):
         planned: Outcome = call(
