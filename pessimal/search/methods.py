@@ -28,11 +28,12 @@ MAXIMUM_STARTS = 100
 
 
 def gcg(ledger: Ledger, settings: Settings, rng: Rng) -> None:
-    """Greedy coordinate gradient: exact scores of the changes that slopes and priors propose.
+    """Greedy coordinate gradient: exact scores of what slopes and all scores so far propose.
 
-    A step takes the slopes at the walk's reply (with momentum), scores single changes, then joins
-    of the best of them. The walk goes to the best reply that the step found, if it is better than
-    its own; after `patience` steps without that it restarts from the best reply not yet walked.
+    A step takes the slopes at the walk's reply (with momentum), scores a few whole replies that an
+    additive model of all scores so far thinks best, then single changes of the walk's reply, then
+    joins of the best of them. The walk goes to the best reply that the step found, if it is better
+    than its own; after `patience` steps without that it restarts from the best one not yet walked.
     """
     ledger.require(4 * ledger.full_cost())
     _probe_singles(ledger, settings, rng)
@@ -46,14 +47,16 @@ def gcg(ledger: Ledger, settings: Settings, rng: Rng) -> None:
     while True:
         slopes = ledger.gradient(walk)
         memory = slopes if memory is None else settings.momentum * memory + slopes
+        leaps = ledger.score(proposals.leaps(slopes), walk)
+        proposals.learn(leaps)
         found = ledger.score(proposals.draw(walk, memory, settings.width), walk)
         proposals.learn(found)
         joined = ledger.score(_joins(ledger, walk, found, settings.merge), walk)
         proposals.learn(joined)
         ledger.step()
-        if not found and ledger.config.length == 1:
+        if not (leaps or found) and ledger.config.length == 1:
             return
-        best = max([*found, *joined], key=ledger.values.__getitem__, default=walk)
+        best = max([*leaps, *found, *joined], key=ledger.values.__getitem__, default=walk)
         if ledger.values[best] > ledger.values[walk]:
             walk, stall = best, 0
         else:

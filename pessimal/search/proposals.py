@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pessimal.search.records import Ids
+from pessimal.search.surrogate import Surrogate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,35 +30,24 @@ class Proposals:
     def __init__(self, ledger: Ledger, settings: Settings, rng: np.random.Generator) -> None:
         self._ledger, self._settings, self._rng = ledger, settings, rng
         self._allowed = ledger.space.allowed
-        self._place = {token: place for place, token in enumerate(self._allowed.tolist())}
-        shape = ledger.config.length, len(self._allowed)
-        self._prior = np.full(shape, -np.inf, np.float32)
         singles = ledger.space.singles
-        if singles is not None:
-            self._prior[:] = spread(ledger.config.sign * singles)
+        known = None if singles is None else spread(ledger.config.sign * singles)
+        self._surrogate = Surrogate(ledger.config.length, self._allowed, known)
 
     def learn(self, replies: list[Ids]) -> None:
-        """Let each scored reply's tokens stand, at their positions, for its value."""
-        values = self._ledger.values
-        if self._ledger.config.length == 1 or not replies:
-            return
-        seen = np.array([values[reply] for reply in replies], np.float32)
-        centre, scale = self._scale()
-        for reply, z in zip(replies, ((seen - centre) / scale).tolist(), strict=True):
-            for position, token in enumerate(reply):
-                place = self._place[token]
-                self._prior[position, place] = max(self._prior[position, place], z)
+        """Take the exact values of scored replies into account."""
+        self._surrogate.learn(replies, [self._ledger.values[reply] for reply in replies])
 
-    def _scale(self) -> tuple[float, float]:
-        singles = self._ledger.space.singles
-        known = None if singles is None else singles[np.isfinite(singles)]
-        if known is None or len(known) < 2:
-            values = np.array(list(self._ledger.values.values()))
-            known = values[np.isfinite(values)]
-            return (float(known.mean()), float(known.std()) or 1.0) if len(known) else (0.0, 1.0)
-        return self._ledger.config.sign * float(known.mean()), float(known.std()) or 1.0
+    def leaps(self, slopes: Floats) -> list[Ids]:
+        """The whole replies that all scores so far speak for, new ones, best first.
 
-    def draw(self, base: Ids, slopes: Floats | None, count: int) -> list[Ids]:
+        Args:
+            slopes: predicted gain of each token at each position, ``[n, A]``.
+        """
+        self._surrogate.fit(slopes)
+        return self._surrogate.best(self._settings.leaps, self._ledger.values)
+
+    def draw(self, base: Ids, slopes: Floats, count: int) -> list[Ids]:
         """At most `count` new candidates, best guesses first.
 
         Args:
@@ -67,13 +57,10 @@ class Proposals:
         """
         settings = self._settings
         uniform = round(count * settings.uniform_share)
-        prior = round(count * settings.prior_share) if np.isfinite(self._prior).any() else 0
-        if slopes is None:
-            uniform = count - prior
+        worth = round(count * settings.prior_share) if self._surrogate.tells else 0
         taken: dict[Ids, None] = {}
-        if slopes is not None:
-            self._by_slope(taken, base, slopes, count - uniform - prior)
-        self._by_prior(taken, base, len(taken) + prior)
+        self._by_slope(taken, base, slopes, count - uniform - worth)
+        self._by_worth(taken, base, len(taken) + worth)
         self._uniform(taken, base, len(taken) + uniform)
         return list(taken)
 
@@ -89,12 +76,12 @@ class Proposals:
             _, j, token = pool[pick]
             taken[changed(base, j, token)] = None
 
-    def _by_prior(self, taken: dict[Ids, None], base: Ids, until: int) -> None:
-        """Take the best single tokens, and the best seen, of each position in turn."""
+    def _by_worth(self, taken: dict[Ids, None], base: Ids, until: int) -> None:
+        """Take the tokens worth most at each position, in turn."""
         each = until - len(taken)
         if each <= 0:
             return
-        rows = [self._fresh(base, j, self._prior[j], each) for j in range(len(base))]
+        rows = [self._fresh(base, j, self._surrogate.worth[j], each) for j in range(len(base))]
         for rank in range(each):
             for j, row in enumerate(rows):
                 if rank < len(row) and len(taken) < until:

@@ -38,13 +38,15 @@ class Settings:
     momentum: float = 0.5
     """Share of the last step's slopes that stays in the next one's."""
     prior_share: float = 0.35
-    """Share of the picks that come from the best single tokens and the best tokens seen so far."""
+    """Share of the picks that all scores so far, those of single tokens included, speak for."""
     uniform_share: float = 0.05
     """Share of the picks drawn from all allowed tokens."""
     merge: int = 8
     """Sequences a step that join the best single changes of that step."""
     patience: int = 2
     """Steps without a better sequence before the walk restarts from another."""
+    leaps: int = 8
+    """Whole replies a step that all scores so far speak for."""
     start_share: float = 0.1
     """Share of the budget for sampling single tokens where no sweep is at hand."""
 
@@ -54,7 +56,7 @@ class Settings:
         whole = (self.width, self.top_k, self.patience)
         if (
             min(whole) < 1
-            or self.merge < 0
+            or min(self.merge, self.leaps) < 0
             or not all(0 <= share < 1 for share in shares)
             or self.prior_share + self.uniform_share > 1
         ):

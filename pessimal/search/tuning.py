@@ -238,6 +238,7 @@ def _suggest(trial: optuna.Trial) -> Settings:
         uniform_share=trial.suggest_float("uniform_share", 0.0, 0.2),
         merge=trial.suggest_int("merge", 0, 32),
         patience=trial.suggest_int("patience", 1, 8),
+        leaps=trial.suggest_int("leaps", 0, 32),
     )
 
 

@@ -93,10 +93,10 @@ def simultaneous_intervals(
         replicates: shape ``[b, k]``.
         level: joint coverage.
         sizes: units behind each SE, shape ``[k]``. An SE from a dozen units is itself uncertain,
-            far more so that far out: each variance is averaged with the one that all units
-            together give it, and Student's t takes the place of the normal at c's own tail (a
-            moderated t: Smyth 2004). Its degrees of freedom are one and a half times those of the
-            units alone; equal variances would give nearly three times.
+            far more so that far out: each variance is drawn three quarters of the way to the one
+            that all units together give it, and Student's t takes the place of the normal at c's
+            own tail (a moderated t: Smyth 2004). Its degrees of freedom are two and a half times
+            those of the units alone: less than the pool's, whose spreads are guessed.
         spreads: SD of one unit, up to a common factor, shape ``[k]``; equal by default.
 
     Returns:
@@ -116,6 +116,6 @@ def simultaneous_intervals(
         units = np.asarray(sizes, dtype=np.float64)
         spread = np.ones(len(units)) if spreads is None else np.asarray(spreads, np.float64)
         pooled = spread * np.sqrt(((error / spread) ** 2 * units).mean() / units)
-        moderated = np.sqrt((error**2 + pooled**2) / 2)
-        half = t.isf(norm.sf(critical), np.maximum(1.5 * (units - 1), 1)) * moderated
+        moderated = np.sqrt(error**2 / 4 + pooled**2 * 3 / 4)
+        half = t.isf(norm.sf(critical), np.maximum(2.5 * (units - 1), 1)) * moderated
     return values - half, values + half
