@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -60,7 +62,8 @@ def build(folder: Path, shape: Shape, vocabulary: int = VOCABULARY) -> None:
         initializer_range=0.1,
     )  # fmt: skip
     torch.manual_seed(0)
-    with quiet_libraries():
+    # Saving shows a progress bar that listens to no setting.
+    with quiet_libraries(), contextlib.redirect_stderr(io.StringIO()):
         LlamaForSequenceClassification(config).eval().save_pretrained(folder)
         tokenizer.save_pretrained(folder)
 
