@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from pessimal.errors import PessimalError, UsageError
 from pessimal.tracking.store import database_file
@@ -49,18 +51,30 @@ def serve_ui(
         # Made here, under a lock: the server finds it ready.
         _ = tracker.client
     address = f"http://127.0.0.1:{port}"
-    server = start_server(tracker.uri, port)
-    try:
-        page = tracker.experiment_url(address)
-        _wait_until_ready(server, address)
-        _announce(page, open_browser, say)
-        server.wait()
-    except KeyboardInterrupt:
-        pass
-    finally:
-        stop_server(server)
+    with _interrupted_by(signal.SIGTERM, signal.SIGHUP):
+        server = start_server(tracker.uri, port)
+        try:
+            page = tracker.experiment_url(address)
+            _wait_until_ready(server, address)
+            _announce(page, open_browser, say)
+            server.wait()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            stop_server(server)
     if server.returncode not in (0, -2, -15):
         raise _failed(server)
+
+
+@contextmanager
+def _interrupted_by(*numbers: signal.Signals) -> Iterator[None]:
+    """Take signals as interrupts: the server is in a group of its own, and only we can end it."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def start_server(uri: str, port: int) -> subprocess.Popen[bytes]:

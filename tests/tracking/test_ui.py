@@ -51,6 +51,28 @@ def test_a_server_that_ends_at_once_is_a_named_error(
     assert caught.value.code == "ui_failed"
 
 
+ASLEEP = """
+import subprocess, sys
+from pathlib import Path
+from pessimal.tracking import Tracker, ui
+ui.start_server = lambda *_: subprocess.Popen(["sleep", "60"], start_new_session=True)
+ui._wait_until_ready = lambda server, address: print(server.pid, flush=True)
+ui.serve_ui(Tracker(None, Path(sys.argv[1])), int(sys.argv[2]), open_browser=False)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_whatever_ends_it_ends_the_server_too(home: Path, number: signal.Signals) -> None:
+    command = [sys.executable, "-c", ASLEEP, str(home), str(free_port())]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as ours:
+        assert ours.stdout is not None
+        server = int(ours.stdout.readline())
+        os.kill(ours.pid, number)
+        assert ours.wait(timeout=30) == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(server, 0)
+
+
 @pytest.mark.slow
 def test_the_ui_serves_the_runs_and_ends_on_an_interrupt(home: Path, tracker: Tracker) -> None:
     with tracker.start("an audit", {"verdict": "PASS"}, "key") as run:
