@@ -42,8 +42,9 @@ PLAN = """\
 ## How `pessimal plan` knows
 
 It counts what each step pushes through the model, the searches and the audits' own scoring
-included. Where the weights are here, it opens the model and scores some of the pipeline's own
-replies for a few seconds: the rate it reaches and the seconds that loading took make the estimate.
+included, and loads no weights: the time is the counted work at a share of this machine's matmul
+rate. With `--calibrate` it opens the model and scores some of the pipeline's own replies, and
+searches, for a few seconds: the rates it reaches and the seconds that loading took make the time.
 Without weights (a folder with a config and a tokenizer, or a hub id that isn't fetched) or for a
 named GPU there is only arithmetic: two operations a parameter and token, at an assumed share of the
 published rate. Such a figure is marked as an estimate, on screen and in the document

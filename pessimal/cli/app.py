@@ -91,15 +91,18 @@ def audit(**flags: Any) -> int:
 @app.command(
     epilog=_examples(
         "pessimal plan --model org/name@COMMIT --pipeline paper",
+        "pessimal plan --model ./my-reward-model --calibrate",
     )
 )
 @click.option("--pipeline", default="quick", show_default=True, metavar="P", help="What would run.")
+@click.option("--calibrate", is_flag=True,
+              help="Load the model and try it for some seconds: its own rates, not a matmul's.")  # fmt: skip
 @model_options
 @output_options
 def plan(**flags: Any) -> int:
-    """Tell what an audit would cost.
+    """Tell what an audit would cost, without loading any weights.
 
-    A model whose weights are here is tried for about ten seconds; of another one, the cost on named
+    Of a model whose weights aren't here, only what describes it is fetched, and the cost on named
     GPUs is estimated.
     """
     from pessimal.cli.commands import run_plan

@@ -48,7 +48,9 @@ def run_plan(flags: Flags) -> int:
     content = content_root(flags)
     pipeline = load_pipeline(flags["pipeline"], content.pipelines)
     book = load_prompts(content.pipelines)
-    document = plan_audit(model_request(flags), pipeline, book, cache_folder(flags))
+    document = plan_audit(
+        model_request(flags), pipeline, book, cache_folder(flags), try_it=flags["calibrate"]
+    )
     if flags["as_json"]:
         print_document(document)
     else:

@@ -106,7 +106,7 @@ def print_plan(document: dict[str, Any]) -> None:
         f"{document['blocks']:,} blocks,{work} {document['disk_bytes'] / 2**20:.1f} MiB of scores,"
         f" {_takes(document)}"
     )
-    if document["estimate"] and document["gpus"]:
+    if document["seconds"] is None and document["gpus"]:
         _print_gpus(screen, document)
 
 

@@ -1,4 +1,4 @@
-"""How fast this machine scores one model: measured with the model itself, in about ten seconds."""
+"""How fast this machine scores one model: measured with the model itself, in some seconds."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from pessimal.pipeline.spec import SearchStep
 
-MOST_BYTES = 1_000_000_000
-"""A model with more weights isn't loaded for a plan: reading it alone would take too long."""
 SAMPLE_S = 0.7
 """Seconds that each kind of scoring is measured for."""
 SINGLES, WORDS, WHOLE, TEXTS = 512, 400, 16, 50

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pessimal.audit import Prompt
+from pessimal.errors import UsageError
 from pessimal.models.records import ModelRequest, ModelSource, ReplySlot
-from pessimal.pipeline.calibrate import MOST_BYTES, Rates, calibrate
+from pessimal.pipeline.calibrate import Rates, calibrate
 from pessimal.pipeline.session import sample_places
 from pessimal.pipeline.spec import Pipeline, PromptBook, SearchStep
 
@@ -36,11 +37,19 @@ class _Step:
 
 
 def plan_audit(
-    request: ModelRequest, pipeline: Pipeline, book: PromptBook, cache: Path
-) -> dict[str, Any]:
+    request: ModelRequest, pipeline: Pipeline, book: PromptBook, cache: Path, *,
+    try_it: bool = False,
+) -> dict[str, Any]:  # fmt: skip
     """Count what an audit pushes through the model, and estimate its time.
 
     Scores that are kept already are not taken off.
+
+    Args:
+        request: which model, and how.
+        pipeline: what would run.
+        book: its prompts.
+        cache: Pessimal's cache folder.
+        try_it: load the model and measure its own rates; else no weights are loaded.
 
     Returns:
         A ``pessimal.plan/1`` document. ``calibration`` tells where ``seconds`` come from:
@@ -48,6 +57,10 @@ def plan_audit(
         ``none``, the weights aren't here or a server scores: ``seconds`` is None then. ``gpus``
         and ``memory`` are arithmetic and marked as estimates. What a server takes isn't known:
         ``flops`` is None then too.
+
+    Raises:
+        UsageError: ``nothing_to_try``: `try_it` without weights.
+        PessimalError: the model is refused.
     """
     from pessimal.models.endpoints.source import is_url
     from pessimal.models.outline import open_outline
@@ -68,16 +81,19 @@ def plan_audit(
     longest = max(len(slot.prefix_ids) for slot in slots)
     weights = sum(file.stat().st_size for file in source.weight_files)
     rate, rates, kind = None, None, "none"
+    if try_it and (served or not weights):
+        raise UsageError(
+            "nothing_to_try",
+            f"The weights of {source.id} aren't here.",
+            "Leave --calibrate out, or name a folder with weights.",
+        )
     if weights and not served:
         limit_threads()
         rate = matmul_rate(_device(request.device))
-        if weights <= MOST_BYTES:
-            kind = "model"
-            rates = calibrate(
-                request, cache, steps[0].prompts[0], _word_lists(pipeline), pipeline.searches
-            )
-        else:
-            kind, rates = "matmul", _from_matmul(copies * outside, weights, rate)
+        kind, rates = "matmul", _from_matmul(copies * outside, weights, rate)
+    if try_it:
+        kind, first = "model", steps[0].prompts[0]
+        rates = calibrate(request, cache, first, _word_lists(pipeline), pipeline.searches)
     parts = _searches_of(pipeline, book)
     time = [] if rates is None else _times(rates, steps, longest, parts)
     document: dict[str, Any] = {

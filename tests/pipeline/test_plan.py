@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pessimal.errors import PessimalError
+from pessimal.errors import PessimalError, UsageError
 from pessimal.models import places
 from pessimal.models.records import ModelRequest
 from pessimal.pipeline import calibrate, plan
@@ -49,18 +49,18 @@ def planned(light_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(calibrate, "SAMPLE_S", 0.0)
     monkeypatch.setattr(calibrate, "SEARCH_S", 0.05)
 
-    def run(model: object, extra: str = "") -> dict[str, Any]:
+    def run(model: object, extra: str = "", **options: bool) -> dict[str, Any]:
         folder = light_project / "pipelines"
         (folder / "planned.yaml").write_text(PIPELINE % extra)
         request = ModelRequest(model=str(model))
         pipeline = load_pipeline("planned", folder)
-        return plan_audit(request, pipeline, load_prompts(folder), tmp_path / "cache")
+        return plan_audit(request, pipeline, load_prompts(folder), tmp_path / "cache", **options)
 
     return run
 
 
-def test_a_model_that_is_here_is_tried(model: Path, planned: Plan, tmp_path: Path) -> None:
-    found = planned(model)
+def test_a_model_is_tried_on_request(model: Path, planned: Plan, tmp_path: Path) -> None:
+    found = planned(model, try_it=True)
     parts = {part["part"]: part["seconds"] for part in found["time"]}
     assert list(parts) == [
         "load", "vocabulary", "as_text", "searches", "reruns", "audits_and_report"
@@ -85,17 +85,24 @@ def test_searches_end_by_time_or_by_tokens() -> None:
     assert plan._search_seconds(budgeted, 3, rates) == pytest.approx(3 * 1000 * 2e-3)
 
 
-def test_a_large_model_is_not_loaded(
-    model: Path, planned: Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise AssertionError("it was loaded")
-
-    monkeypatch.setattr(plan, "MOST_BYTES", 10)
-    monkeypatch.setattr(plan, "calibrate", refuse)
-    found = planned(model)
+def test_no_weights_are_loaded_unasked(model: Path, planned: Plan, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(model, broken)
+    file = broken / "model.safetensors"
+    whole = file.read_bytes()
+    header = 8 + int.from_bytes(whole[:8], "little")
+    file.write_bytes(whole[:header] + b"\xff" * (len(whole) - header))
+    found = planned(broken)
     assert (found["calibration"], found["estimate"]) == ("matmul", True)
     assert found["seconds"] > 9
+    with pytest.raises(PessimalError):
+        planned(broken, try_it=True)
+
+
+def test_what_is_not_here_is_not_tried(bare: Path, planned: Plan) -> None:
+    with pytest.raises(UsageError) as refused:
+        planned(bare, try_it=True)
+    assert refused.value.code == "nothing_to_try"
 
 
 def test_without_weights_there_is_arithmetic_and_it_says_so(
