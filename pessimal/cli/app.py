@@ -95,8 +95,9 @@ def audit(**flags: Any) -> int:
     )
 )
 @click.option("--pipeline", default="quick", show_default=True, metavar="P", help="What would run.")
-@click.option("--calibrate", is_flag=True,
-              help="Load the model and try it for some seconds: its own rates, not a matmul's.")  # fmt: skip
+@click.option(
+    "--calibrate", is_flag=True, help="Load the model and try it: its own rates, not a matmul's."
+)
 @model_options
 @output_options
 def plan(**flags: Any) -> int:
