@@ -19,8 +19,8 @@ SCHEMA = "pessimal.benchmark/1"
 FULL: dict[str, list[str]] = {
     "sweep": [],
     "growth": ["--rounds", "3"],
-    "processes": [],
-    "startup": ["--rounds", "3"],
+    "processes": ["--rounds", "4"],
+    "startup": ["--rounds", "2"],
     "savings": [],
     "measures": [],
     "report": [],

@@ -10,6 +10,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -139,12 +140,13 @@ def measure_ray(model: Model, count: int, rounds: int, watch: Watch) -> tuple[li
     seconds, scores = [], None
     with closing(RayEngine(2)) as engine, tempfile.TemporaryDirectory() as cache:
         options = SweepOptions(block_rows=BLOCK_ROWS, engine=engine)
-        # Each actor loads its model at its first block.
-        run(scorer, slot, f"{cache}/warm", 4 * BLOCK_ROWS, options)
-        for number in range(rounds):
+        # Each actor loads its model at its first block, and again for another cache folder.
+        run(scorer, slot, cache, 4 * BLOCK_ROWS, options)
+        for _ in range(rounds):
+            shutil.rmtree(BlockStore(Path(cache)).folder)
             with watch.round():
                 began = time.perf_counter()
-                scores = run(scorer, slot, f"{cache}/{number}", count, options).scores
+                scores = run(scorer, slot, cache, count, options).scores
                 seconds.append(time.perf_counter() - began)
     return seconds, scores
 
@@ -186,7 +188,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=4096, help="of the 22M shape")
-    parser.add_argument("--demo-tokens", type=int, default=2048, help="0 leaves it out")
+    parser.add_argument("--demo-tokens", type=int, default=1024, help="0 leaves it out")
     options = parser.parse_args()
     models = []
     with tempfile.TemporaryDirectory() as name:

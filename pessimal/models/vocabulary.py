@@ -41,29 +41,35 @@ def vocabulary(source: ModelSource) -> Vocabulary:
     tokenizer: Any = source.tokenizer
     known = sorted(set(tokenizer.get_vocab().values()))
     ids = [index for index in known if index < source.embedding_rows]
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is not None:
-        texts = backend.decode_batch([[index] for index in ids], skip_special_tokens=False)
-        again = [
-            encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=False)
-        ]
-    else:
-        texts = [tokenizer.decode([index], skip_special_tokens=False) for index in ids]
-        again = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    texts: list[str] = []
+    roundtrips: list[bool] = []
+    # Encodings take a kilobyte each: never those of a whole vocabulary at once.
+    for start in range(0, len(ids), _CHUNK):
+        part = ids[start : start + _CHUNK]
+        decoded, again = _there_and_back(tokenizer, part)
+        texts += decoded
+        roundtrips += [back == [index] for back, index in zip(again, part, strict=True)]
     control = control_ids(source)
     return Vocabulary(
         ids=np.asarray(ids, dtype=np.int32),
         tokens=tuple(tokenizer.convert_ids_to_tokens(ids)),
         texts=tuple(texts),
         special=np.fromiter((index in control for index in ids), dtype=np.bool_, count=len(ids)),
-        roundtrips=np.fromiter(
-            (back == [index] for back, index in zip(again, ids, strict=True)),
-            dtype=np.bool_,
-            count=len(ids),
-        ),
+        roundtrips=np.array(roundtrips, dtype=np.bool_),
         without_row=tuple(known[len(ids) :]),
         rows_without_token=source.embedding_rows - len(ids),
     )
+
+
+def _there_and_back(tokenizer: Any, ids: list[int]) -> tuple[list[str], list[list[int]]]:
+    """The text of each id, and the ids of that text."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        texts = [tokenizer.decode([index], skip_special_tokens=False) for index in ids]
+        return texts, [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    texts = backend.decode_batch([[index] for index in ids], skip_special_tokens=False)
+    again = backend.encode_batch_fast(texts, add_special_tokens=False)
+    return texts, [encoding.ids for encoding in again]
 
 
 def identical_rows(loaded: LoadedModel) -> dict[int, int]:
