@@ -17,9 +17,9 @@ from benchmarks.machine import describe
 
 SCHEMA = "pessimal.benchmark/1"
 FULL: dict[str, list[str]] = {
-    "sweep": [],
-    "growth": ["--rounds", "3"],
-    "processes": ["--rounds", "4"],
+    "sweep": ["--rounds", "3"],
+    "growth": ["--rounds", "2"],
+    "processes": ["--rounds", "3"],
     "startup": ["--rounds", "2"],
     "savings": [],
     "measures": [],

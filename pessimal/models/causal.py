@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pessimal.errors import PessimalError, UsageError
-from pessimal.models.allocator import keep_freed_memory
 from pessimal.models.base import DEMO_BASE
 from pessimal.models.checkpoint import embedding_rows, read_json, tensor_shapes, weight_files
 from pessimal.models.families import Family, family_of
@@ -87,7 +86,6 @@ def load_causal(source: ModelSource) -> LoadedModel:
     from transformers import AutoModelForCausalLM
 
     limit_threads()
-    keep_freed_memory()
     files = _find(source.request)
     device = pick_device(source.request.device)
     more: dict[str, Any] = {} if files.gguf else {

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from pessimal.errors import PessimalError, UsageError
 from pessimal.models.adapters import merge_adapter
-from pessimal.models.allocator import keep_freed_memory
 from pessimal.models.checkpoint import read_tensor
 from pessimal.models.checks import check_behaviour, check_loading, check_softcap
 from pessimal.models.devices import SPREAD, spread_over_gpus
@@ -42,7 +41,6 @@ def load_model(source: ModelSource) -> LoadedModel:
     import torch
 
     limit_threads()
-    keep_freed_memory()
     device = pick_device(source.request.device)
     dtype = getattr(torch, source.request.dtype)
     with quiet_libraries(), torch.random.fork_rng(devices=[]):
