@@ -81,10 +81,10 @@ lint: $(READY) ## Check style, types, floors and files
 docs: $(READY) ## Build the documentation into site/, and check its links
 	@$(BIN)/python -m docs.build
 
-bench: $(READY) ## Measure speed and memory; under 15 minutes on two quiet cores
+bench: $(READY) ## Measure speed and memory; a quarter of an hour on two quiet cores
 	@$(BIN)/python -m benchmarks.bench
 
-bench-quick: $(READY) ## The same in under two minutes: fewer rounds, smaller sizes
+bench-quick: $(READY) ## The same in some minutes: fewer rounds, smaller sizes
 	@$(BIN)/python -m benchmarks.bench --quick
 
 reproduce: $(READY) ## Recompute published figures: DATA=folder of published scores
