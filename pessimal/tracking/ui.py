@@ -51,7 +51,7 @@ def serve_ui(
         # Made here, under a lock: the server finds it ready.
         _ = tracker.client
     address = f"http://127.0.0.1:{port}"
-    with _interrupted_by(signal.SIGTERM, signal.SIGHUP):
+    with _interrupted_by(signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         server = start_server(tracker.uri, port)
         try:
             page = tracker.experiment_url(address)
@@ -68,7 +68,10 @@ def serve_ui(
 
 @contextmanager
 def _interrupted_by(*numbers: signal.Signals) -> Iterator[None]:
-    """Take signals as interrupts: the server is in a group of its own, and only we can end it."""
+    """Take signals as interrupts: the server is in a group of its own, and only we can end it.
+
+    An interrupt too: a shell starts what it puts in the background with that ignored.
+    """
     before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     try:
         yield
