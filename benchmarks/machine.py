@@ -78,17 +78,28 @@ def target(text: str, value: float, *, least: float | None = None, most: float |
     return {"target": text, **bound, "value": round(value, 4), "unit": unit, "met": met}
 
 
+def wanted(one: dict[str, Any]) -> str:
+    """What a target asks for, in words."""
+    return " and ".join(
+        f"{word} {one[name]:g}{one['unit']}"
+        for name, word in (("least", "at least"), ("most", "at most"))
+        if name in one
+    )
+
+
+def verdict(one: dict[str, Any], *, fair: bool) -> str:
+    """What became of a target: nothing is said of a run that wasn't fair."""
+    return ("met" if one["met"] else "MISSED") if fair else "no verdict"
+
+
 def verdicts(document: dict[str, Any]) -> list[str]:
     """A document's targets as lines; none of them says met or missed where the run wasn't fair."""
     lines = []
     for one in document["targets"]:
-        bound = " and ".join(
-            f"{word} {one[name]:g}{one['unit']}"
-            for name, word in (("least", "at least"), ("most", "at most"))
-            if name in one
+        end = verdict(one, fair=document["fair"])
+        lines.append(
+            f"{one['target']}: {one['value']:.3g}{one['unit']}, wanted {wanted(one)}: {end}"
         )
-        end = ("met" if one["met"] else "MISSED") if document["fair"] else "no verdict"
-        lines.append(f"{one['target']}: {one['value']:.3g}{one['unit']}, wanted {bound}: {end}")
     if not document["fair"]:
         worst = max(document["others"], default=1.0)
         lines.append(

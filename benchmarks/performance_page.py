@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import savings
-from benchmarks.machine import OTHERS_LIMIT
+from benchmarks.machine import OTHERS_LIMIT, verdict, wanted
 
 DOCS = Path(__file__).parents[1] / "docs"
 DATA, PAGE = DOCS / "performance.json", DOCS / "performance.md"
@@ -90,13 +90,8 @@ def targets(document: Document) -> Iterator[str]:
     yield "|---|---|---|---|"
     for _, part in measured(document):
         for one in part["targets"]:
-            bound = " and ".join(
-                f"{word} {one[name]:g}{one['unit']}"
-                for name, word in (("least", "at least"), ("most", "at most"))
-                if name in one
-            )
-            end = ("met" if one["met"] else "**MISSED**") if part["fair"] else "no verdict"
-            yield f"| {one['target']} | {bound} | {one['value']:.3g}{one['unit']} | {end} |"
+            end = verdict(one, fair=part["fair"]).replace("MISSED", "**MISSED**")
+            yield f"| {one['target']} | {wanted(one)} | {one['value']:.3g}{one['unit']} | {end} |"
     unfair = sorted({name for name, part in measured(document) if not part["fair"]})
     if unfair:
         yield (

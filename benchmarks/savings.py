@@ -18,13 +18,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pessimal.lexicons import word_lists
 from pessimal.models.batches import ROW_STEP
 from pessimal.models.records import ModelRequest, ModelSource
-from pessimal.models.slot import find_slot
 from pessimal.models.source import open_source
 from pessimal.models.vocabulary import vocabulary
-from pessimal.pipeline.session import sample_places
+from pessimal.pipeline.plan import count_steps, word_ids
 from pessimal.pipeline.spec import Pipeline, PromptBook, load_pipeline, load_prompts
 from pessimal.project import find_content
 from pessimal.scores.store import default_cache
@@ -56,34 +54,16 @@ def pushed(words: Sequence[Ids], suffix: int, *, cut: bool) -> int:
 
 def count(source: ModelSource, pipeline: Pipeline, book: PromptBook) -> dict[str, Any]:
     """Forward tokens of one pipeline's steps, and what each trie takes off them."""
-    size = sample_places(len(vocabulary(source).ids), pipeline.vocabulary.tokens).size
-    steps: list[tuple[str, Any, Sequence[int]]] = [
-        ("vocabulary", pipeline.vocabulary.prompts, [1] * size)
-    ]
-    words: list[Ids] = []
-    if pipeline.words is not None:
-        texts = [word for listed in word_lists().values() for word in listed]
-        tokenizer: Any = source.tokenizer
-        encoded = tokenizer(texts, add_special_tokens=False)["input_ids"]
-        words = sorted({tuple(ids) for ids in encoded})
-        steps.append(("words", pipeline.words.prompts, [len(ids) for ids in words]))
-    if pipeline.as_text is not None:
-        chosen = sample_places(size, pipeline.as_text.tokens).size
-        steps.append(("as text", pipeline.as_text.prompts, [1] * chosen))
-    total = words_total = prefixes = 0
-    recorded: list[Ids] = []
-    for name, prompts, lengths in steps:
-        slots = [find_slot(source, prompt.text) for prompt in book.select(prompts)]
-        tails = [sum(lengths) + len(lengths) * len(slot.suffix_ids) for slot in slots]
-        recorded += [slot.prefix_ids for slot in slots]
-        prefixes += sum(len(slot.prefix_ids) for slot in slots)
-        step = sum(tails) + sum(len(slot.prefix_ids) for slot in slots)
-        total += step
-        if name == "words":
-            words_total = step
-            shared = len(slots) * (sum(map(len, words)) - nodes(words))
-    prompts_saved, words_saved = prefixes - nodes(recorded), shared if words else 0
-    suffix = len(slots[0].suffix_ids)
+    planned = count_steps(source, pipeline, book, len(vocabulary(source).ids), 0)
+    slots = {step.name: step.slots for step in planned}
+    tokens = {step.name: step.plan.forward_tokens for step in planned}
+    total, words_total = sum(tokens.values()), tokens.get("words", 0)
+    recorded = [slot.prefix_ids for each in slots.values() for slot in each]
+    prefixes = sum(map(len, recorded))
+    prompts_saved = prefixes - nodes(recorded)
+    words = sorted(word_ids(source, pipeline)) if words_total else []
+    words_saved = len(slots.get("words", ())) * (sum(map(len, words)) - nodes(words))
+    suffix = len(planned[0].slots[0].suffix_ids)
     return {
         "pipeline": pipeline.name, "forward_tokens": total, "prompt_tokens": prefixes,
         "words_forward_tokens": words_total,

@@ -24,7 +24,16 @@ import torch
 from benchmarks.machine import Watch, describe, exit_code, spread, target, verdicts
 from benchmarks.peers import Way, cropped, multiply, repeated, retokenised, through
 from benchmarks.shares import shares
-from benchmarks.tiny_llama import SHAPES, VOCABULARY, Shape, build, load, parameters, prompt_of
+from benchmarks.tiny_llama import (
+    SHAPES,
+    VOCABULARY,
+    Shape,
+    build,
+    load,
+    parameters,
+    prompt_of,
+    some_replies,
+)
 from pessimal.models.records import LoadedModel, ReplySlot
 from pessimal.models.scorer import Scorer
 
@@ -95,9 +104,7 @@ def measure(name: str, options: argparse.Namespace, folder: Path) -> dict[str, A
         raise SystemExit(f"The ways disagree by {difference:.2g} SD: nothing was measured.")
     counts = {way: COUNTS[name.split()[0]].get(way, 0) for way in ways}
     counts |= dict.fromkeys(COPIED, counts[OURS] // 2)
-    tokens = {
-        way: [3 + n % (VOCABULARY - 3) for n in range(count)] for way, count in counts.items()
-    }
+    tokens = {way: [token for (token,) in some_replies(n)] for way, n in counts.items()}
     best = {
         way: min(
             BATCHES.get(way, COPIED_BATCHES),

@@ -29,7 +29,9 @@ them as whole sequences in two dtypes."""
 
 
 @dataclass(frozen=True)
-class _Step:
+class PlannedStep:
+    """A scoring step of a pipeline, and what it takes."""
+
     name: str
     prompts: list[Prompt]
     slots: list[ReplySlot]
@@ -66,7 +68,7 @@ def plan_audit(
     from pessimal.models.outline import open_outline
     from pessimal.models.threads import limit_threads
     from pessimal.models.vocabulary import vocabulary
-    from pessimal.sweep.hardware import estimates, memory, size_of
+    from pessimal.sweep.hardware import BYTES, estimates, memory, size_of
     from pessimal.sweep.plan import count_parameters, matmul_rate, total
 
     source = open_outline(request, cache)
@@ -75,7 +77,7 @@ def plan_audit(
     outside, everything = (0, 0) if served else count_parameters(source.config)
     # A reference is as large as the policy that was trained from it.
     copies = 2 if request.kind == "implicit" else 1
-    steps = _count_steps(source, pipeline, book, len(words.ids), copies * outside)
+    steps = count_steps(source, pipeline, book, len(words.ids), copies * outside)
     whole = total(step.plan for step in steps)
     slots = [slot for step in steps for slot in step.slots]
     longest = max(len(slot.prefix_ids) for slot in slots)
@@ -90,7 +92,7 @@ def plan_audit(
     if weights and not served:
         limit_threads()
         rate = matmul_rate(_device(request.device))
-        kind, rates = "matmul", _from_matmul(copies * outside, weights, rate)
+        kind, rates = "matmul", _from_matmul(whole, weights, rate)
     if try_it:
         kind, first = "model", steps[0].prompts[0]
         rates = calibrate(request, cache, first, _word_lists(pipeline), pipeline.searches)
@@ -125,15 +127,15 @@ def plan_audit(
     if not served:
         tail = 1 + len(slots[0].suffix_ids)
         size = size_of(source.config, copies * everything, longest, tail)
-        needs = {dtype: memory(size, dtype) for dtype in ("float32", "bfloat16")}
+        needs = {dtype: memory(size, dtype) for dtype in BYTES}
         document["memory"] = {dtype: {**one, "estimate": True} for dtype, one in needs.items()}
         document["gpus"] = estimates(whole.flops, size)
     return document
 
 
-def _count_steps(
+def count_steps(
     source: ModelSource, pipeline: Pipeline, book: PromptBook, size: int, parameters: int
-) -> list[_Step]:
+) -> list[PlannedStep]:
     """The scoring steps of a pipeline over a vocabulary of `size`."""
     from pessimal.models.slot import find_slot
     from pessimal.sweep.plan import plan_sweep, total
@@ -141,7 +143,8 @@ def _count_steps(
     count = len(sample_places(size, pipeline.vocabulary.tokens))
     lengths = {"vocabulary": (pipeline.vocabulary.prompts, {1: count})}
     if pipeline.words is not None:
-        lengths["words"] = pipeline.words.prompts, _lengths(source, _word_lists(pipeline))
+        sizes = Counter(len(ids) for ids in word_ids(source, pipeline))
+        lengths["words"] = pipeline.words.prompts, sizes
     if pipeline.as_text is not None:
         texts = len(sample_places(count, pipeline.as_text.tokens))
         lengths["as_text"] = pipeline.as_text.prompts, {1: texts}
@@ -156,12 +159,12 @@ def _count_steps(
             )
             for slot in slots
         ]  # fmt: skip
-        steps.append(_Step(name, prompts, slots, total(plans)))
+        steps.append(PlannedStep(name, prompts, slots, total(plans)))
     return steps
 
 
 def _times(
-    rates: Rates, steps: list[_Step], prefix: int, searches: tuple[SearchStep, int] | None
+    rates: Rates, steps: list[PlannedStep], prefix: int, searches: tuple[SearchStep, int] | None
 ) -> list[dict[str, Any]]:
     """The parts of an audit with their seconds."""
     parts = {"load": rates.load_s}
@@ -200,11 +203,9 @@ def _search_seconds(step: SearchStep, count: int, rates: Rates) -> float:
     return step.budget * count * each
 
 
-def _from_matmul(parameters: int, weights: int, rate: float) -> Rates:
-    """Rates of a model that is too large to be loaded for a plan."""
-    from pessimal.sweep.plan import SWEEP_EFFICIENCY
-
-    each = 2.0 * parameters / (rate * SWEEP_EFFICIENCY)
+def _from_matmul(whole: Plan, weights: int, rate: float) -> Rates:
+    """Rates of a model that isn't loaded, from this machine's matmuls."""
+    each = whole.seconds(rate) / whole.forward_tokens
     return Rates(weights / READ_BYTES_PER_S, each, each, 1e-3, each, each)
 
 
@@ -214,10 +215,11 @@ def _word_lists(pipeline: Pipeline) -> list[str]:
     return [] if pipeline.words is None else [w for listed in word_lists().values() for w in listed]
 
 
-def _lengths(source: ModelSource, replies: list[str]) -> dict[int, int]:
+def word_ids(source: ModelSource, pipeline: Pipeline) -> set[tuple[int, ...]]:
+    """Ids of the words and phrases that a pipeline scores, each once."""
     tokenizer: Any = source.tokenizer
-    ids = {tuple(row) for row in tokenizer(replies, add_special_tokens=False)["input_ids"]}
-    return dict(Counter(len(row) for row in ids))
+    words = _word_lists(pipeline)
+    return {tuple(row) for row in tokenizer(words, add_special_tokens=False)["input_ids"]}
 
 
 def _device(name: str) -> str:

@@ -46,9 +46,9 @@ class Surrogate:
         self._length, self._allowed = length, allowed
         known = np.zeros(len(allowed), np.float32) if singles is None else singles
         self._singles = np.where(np.isfinite(known), known, 0).astype(np.float32)
-        self._slopes = np.zeros((length, len(allowed)), np.float32)
-        self._places: list[NDArray[np.int64]] = []
-        self._values: list[float] = []
+        # Of the replies learned, [N, n]: where their tokens stand among the allowed.
+        self._at = np.empty((0, length), np.int64)
+        self._values = np.empty(0)
         self.worth: Floats = np.tile(self._singles, (length, 1))
         """What each token is worth at each position, ``[n, A]``, but for a constant."""
 
@@ -59,10 +59,11 @@ class Surrogate:
 
     def learn(self, replies: Sequence[Ids], values: Sequence[float]) -> None:
         """Take exact values of replies; those that aren't finite tell nothing."""
-        for reply, value in zip(replies, values, strict=True):
-            if np.isfinite(value):
-                self._places.append(np.searchsorted(self._allowed, reply))
-                self._values.append(value)
+        new = np.array(values, np.float64)
+        ids = np.array(replies, np.int64).reshape(len(new), self._length)
+        finite = np.isfinite(new)
+        self._at = np.concatenate([self._at, np.searchsorted(self._allowed, ids[finite])])
+        self._values = np.concatenate([self._values, new[finite]])
 
     def fit(self, slopes: Floats) -> None:
         """Fit `worth` to all that was learned.
@@ -72,14 +73,15 @@ class Surrogate:
         """
         centred = slopes - slopes.mean(axis=1, keepdims=True)
         spread = centred.std(axis=1, keepdims=True)
-        self._slopes = (centred / np.where(spread > 0, spread, 1)).astype(np.float32)
-        self.worth = self._singles + self._slopes
-        n = self._length
-        if len(self._values) > 2 * n + 1:
-            at, values = np.array(self._places).T, np.array(self._values)
-            single, slope, own = _backfit(self._singles[at], self._slopes_at(at), at, values,
-                                          len(self._allowed))  # fmt: skip
-            parts = single[:, None] * self._singles + slope[:, None] * self._slopes + own
+        steep = (centred / np.where(spread > 0, spread, 1)).astype(np.float32)
+        self.worth = self._singles + steep
+        if len(self._values) > 2 * self._length + 1:
+            at = self._at.T
+            single, slope, own = _backfit(
+                self._singles[at], np.take_along_axis(steep, at, axis=1), at, self._values,
+                len(self._allowed),
+            )  # fmt: skip
+            parts = single[:, None] * self._singles + slope[:, None] * steep + own
             self.worth = parts.astype(np.float32)
 
     def best(self, count: int, scored: Container[Ids]) -> list[Ids]:
@@ -101,9 +103,6 @@ class Surrogate:
             if len(found) == count:
                 break
         return found
-
-    def _slopes_at(self, at: NDArray[np.int64]) -> Floats:
-        return np.take_along_axis(self._slopes, at, axis=1)
 
 
 def _backfit(
