@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _MODEL: Final = (
     ("family", "family"), ("class", "class"), ("parameters", "parameters"), ("base", "base.id"),
     ("head", "head.key"), ("pooled token", "pooled.token"), ("precision", "dtype"),
-    ("device", "device"), ("scoring", "path"), ("attention", "attention"),
+    ("device", "device"), ("threads", "threads"), ("scoring", "path"), ("attention", "attention"),
     ("self-test, SD", "self_test_max_difference"), ("weights sha256", "hashes.weights"),
     ("template sha256", "template_sha256"),
 )  # fmt: skip

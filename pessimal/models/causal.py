@@ -19,7 +19,7 @@ from pessimal.models.places import find_place
 from pessimal.models.quiet import quiet_libraries
 from pessimal.models.records import LoadedModel, ModelRequest, ModelSource
 from pessimal.models.templates import open_tokenizer, pin_date, read_template
-from pessimal.models.threads import limit_threads
+from pessimal.models.threads import choose_threads
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -85,7 +85,7 @@ def load_causal(source: ModelSource) -> LoadedModel:
     import torch
     from transformers import AutoModelForCausalLM
 
-    limit_threads()
+    choose_threads()
     files = _find(source.request)
     device = pick_device(source.request.device)
     more: dict[str, Any] = {} if files.gguf else {

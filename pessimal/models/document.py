@@ -32,6 +32,8 @@ def model_document(
         self_test_max_difference: its largest difference from the reference, in SD of the scores.
         attention: name of the attention; the path's own by default.
     """
+    import torch
+
     source, tokenizer, config = loaded.source, loaded.tokenizer, loaded.source.config
     return {
         "id": loaded.id,
@@ -56,6 +58,7 @@ def model_document(
         "eos": config.eos_token_id,
         "dtype": loaded.request.dtype,
         "device": devices_of(loaded.module),
+        "threads": torch.get_num_threads(),
         "attention": attention or _ATTENTION[path],
         "path": path,
         "self_test_max_difference": self_test_max_difference,

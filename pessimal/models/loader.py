@@ -18,7 +18,7 @@ from pessimal.models.quiet import quiet_libraries
 from pessimal.models.records import LoadedModel, ModelSource
 from pessimal.models.source import ADAPTER_PREFIX
 from pessimal.models.steps import passed
-from pessimal.models.threads import limit_threads
+from pessimal.models.threads import choose_threads
 
 if TYPE_CHECKING:
     import torch
@@ -40,7 +40,7 @@ def load_model(source: ModelSource) -> LoadedModel:
     """
     import torch
 
-    limit_threads()
+    choose_threads()
     device = pick_device(source.request.device)
     dtype = getattr(torch, source.request.dtype)
     with quiet_libraries(), torch.random.fork_rng(devices=[]):

@@ -66,7 +66,7 @@ def plan_audit(
     """
     from pessimal.models.endpoints.source import is_url
     from pessimal.models.outline import open_outline
-    from pessimal.models.threads import limit_threads
+    from pessimal.models.threads import choose_threads
     from pessimal.models.vocabulary import vocabulary
     from pessimal.sweep.hardware import BYTES, estimates, memory, size_of
     from pessimal.sweep.plan import count_parameters, matmul_rate, total
@@ -90,7 +90,7 @@ def plan_audit(
             "Leave --calibrate out, or name a folder with weights.",
         )
     if weights and not served:
-        limit_threads()
+        choose_threads()
         rate = matmul_rate(_device(request.device))
         kind, rates = "matmul", _from_matmul(whole, weights, rate)
     if try_it:

@@ -134,7 +134,9 @@ def test_a_failing_server_is_asked_again_and_not_stormed(
 ) -> None:
     faults = {"share": 0.3, "delay_s": 0.004, "restart_after": 60}
     with serving(model, "vllm-classify", **faults) as server:
-        scorer = quick(server, tmp_path, {"rows": 4, "in_flight": 3, "tries": 12})
+        scorer = quick(
+            server, tmp_path, {"rows": 4, "in_flight": 3, "tries": 12, "backoff_s": 0.02}
+        )
         scorer.self_test(find_slot(scorer.model.source, PROMPT))
         replies = [(int(token),) for token in vocabulary(scorer.model.source).ids]
         found = swept(scorer, replies, tmp_path)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from pessimal.models.records import LoadedModel, ReplySlot
+from pessimal.models.records import LoadedModel
 from pessimal.models.rescoring import RescoringScorer
 from pessimal.models.scorer import Scorer
 from pessimal.models.slot import find_slot

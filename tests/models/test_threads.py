@@ -1,4 +1,4 @@
-"""A container's quota of CPU time is found, and torch keeps to it."""
+"""A container's quota of CPU time is found, more threads run only where they pay."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pessimal.models import threads
-from pessimal.models.threads import limit_threads, quota_cores
+from pessimal.models.threads import choose_threads, paying_threads, quota_cores
 
 
 def write(folder: Path, files: dict[str, str]) -> None:
@@ -54,12 +54,63 @@ def test_threads_are_only_ever_fewer(
 ) -> None:
     before = torch.get_num_threads()
     monkeypatch.setattr(threads, "quota_cores", lambda: quota)
+    monkeypatch.setattr(threads, "_paying", lambda most: most)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     if named is not None:
         monkeypatch.setenv("OMP_NUM_THREADS", named)
     torch.set_num_threads(3)
     try:
-        limit_threads()
+        choose_threads()
         assert torch.get_num_threads() == left
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("seconds", "chosen"), [
+    ({8: 1.0, 4: 1.9, 2: 3.7, 1: 7.0}, 8),
+    ({8: 1.05, 4: 1.0, 2: 1.8, 1: 3.0}, 8),
+    ({8: 1.3, 4: 1.0, 2: 1.8, 1: 3.0}, 4),
+    ({3: 4.0, 1: 1.0}, 1),
+    ({1: 1.0}, 1),
+])  # fmt: skip
+def test_the_most_threads_that_are_about_as_fast_as_any(
+    seconds: dict[int, float], chosen: int
+) -> None:
+    rounds = 0
+
+    def trial(number: int) -> float:
+        nonlocal rounds
+        rounds += 1
+        # One round in nine is disturbed; the median doesn't see it.
+        return 50.0 if rounds == len(seconds) else seconds[number]
+
+    assert paying_threads(max(seconds), trial) == chosen
+
+
+def test_the_trial_is_made_once_and_keeps_to_what_torch_may_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before, tried = torch.get_num_threads(), []
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(threads, "quota_cores", lambda: None)
+    monkeypatch.setattr(threads, "_trial", lambda number: tried.append(number) or float(number))
+    threads._paying.cache_clear()
+    torch.set_num_threads(3)
+    try:
+        choose_threads()
+        assert torch.get_num_threads() == 1
+        assert tried == [3, 1] * threads.ROUNDS
+        torch.set_num_threads(3)
+        choose_threads()
+        assert len(tried) == 2 * threads.ROUNDS
+    finally:
+        threads._paying.cache_clear()
+        torch.set_num_threads(before)
+
+
+def test_a_real_trial_takes_a_moment() -> None:
+    before = torch.get_num_threads()
+    try:
+        assert paying_threads(2, threads._trial) in (1, 2)
     finally:
         torch.set_num_threads(before)

@@ -32,7 +32,8 @@ FAULTS = {"share": 0.3, "delay_s": 0.002, "restart_after": 30}
 def pieces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     home = tmp_path_factory.mktemp("kinds")
     small: dict[str, Any] = {"num_hidden_layers": 1}
-    patient = {"dialect": "vllm-classify", "backoff_s": 0.001, "tries": 12}
+    # Patient enough for a server that needs seconds to come back on a busy machine.
+    patient = {"dialect": "vllm-classify", "backoff_s": 0.02, "tries": 12}
     (home / "endpoint.json").write_text(json.dumps(patient))
     return {
         "settings": home / "endpoint.json",
