@@ -3,9 +3,10 @@
 A cell is a prompt, a length, a direction and a seed; every method gets the same budget, counted the
 same way: random hill climbing and the beam share the cache as ours does, nanoGCG's rule shares the
 prompt, the fork's rule shares nothing, as described. Ours and the beam start from the prompt's
-single-token scores, which an audit has anyway (`--cold` leaves them out). The table holds, for each
-method, in how many cells ours ended at least as high, paired differences with their standard
-errors, and the share of the method's forward tokens that ours took to reach its final reward.
+single-token scores, which an audit has anyway (`--cold` leaves them out). Scores and searches are
+kept in Pessimal's cache: a run that was stopped goes on. The table holds, for each method, in how
+many cells ours ended at least as high, paired differences with their standard errors, and the
+share of the method's forward tokens that ours took to reach its final reward.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import numpy as np
 
 from pessimal.audit import Prompt
 from pessimal.models.records import ModelRequest
+from pessimal.pipeline.scoring import score_vocabulary
 from pessimal.pipeline.search import search_prompt, token_space
 from pessimal.pipeline.session import Session, open_session
 from pessimal.scores.store import default_cache
@@ -83,9 +85,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _space(session: Session, prompt: Prompt, options: argparse.Namespace) -> tuple[Space, float]:
-    """The allowed tokens with a sample's single scores, and the SD of these."""
-    ids = session.planned_ids(options.singles)
-    scores = session.scorer.score(session.slot(prompt), [(token,) for token in ids])
+    """The allowed tokens with their single scores, and the SD of these."""
+    ids = session.planned_ids(options.singles or "all")
+    table, _ = score_vocabulary(session, [prompt], ids)
+    scores = table.frame[f"score:{prompt.id}"].to_numpy()
     singles = None if options.cold else dict(zip(ids, scores.tolist(), strict=True))
     return token_space(session, singles=singles), float(scores.std())
 
@@ -164,8 +167,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--model", default="demo", help="model (default demo)")
-    parser.add_argument("--budget", type=int, default=20_000, help="forward tokens a search")
-    parser.add_argument("--singles", type=int, default=10_000, help="single tokens known before")
+    parser.add_argument("--budget", type=int, default=2500, help="forward tokens a search")
+    parser.add_argument("--singles", type=int, help="score a sample of single tokens, not all")
     parser.add_argument("--cold", action="store_true", help="no single-token scores beforehand")
     parser.add_argument("--prompts", type=int, default=4, choices=range(1, 5))
     parser.add_argument("--lengths", type=int, nargs="+", default=[2, 3, 4, 5])
