@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -54,11 +55,16 @@ class Gradients:
             self._last_layer = len(getattr(self._module, model.family.layers)) - 1
         self._embedding: nn.Module | None = self._module.get_input_embeddings()
 
-    def at(self, reply: Sequence[int]) -> Floats:
+    def at(self, reply: Sequence[int], pull: float = 0.0) -> Floats:
         """The reward's gradient at the embedding module's output for each token of a reply.
+
+        A slope at a token's own embedding tells little of tokens far from it. Half way to the mean
+        of all embeddings it is nearer to all of them.
 
         Args:
             reply: token ids, ``[n]``.
+            pull: how far each token's embedding is drawn to the mean of the allowed ones before
+                the gradient is taken: 0 not at all, 1 onto it.
 
         Returns:
             float32, ``[n, D]`` with D the width of the embedding.
@@ -73,7 +79,7 @@ class Gradients:
             start = len(self._slot.prefix_ids)
         given = self._scorer.batcher.to_device(np.array([ids], np.int64))
         try:
-            with torch.enable_grad(), _leaf(self._embedding, start, len(reply)) as leaf:
+            with torch.enable_grad(), self._leaf(start, len(reply), pull) as leaf:
                 score = self._forward(given)
                 (gradient,) = torch.autograd.grad(score.sum(), leaf())
         except (RuntimeError, NotImplementedError, TypeError, ValueError, LookupError) as error:
@@ -100,10 +106,43 @@ class Gradients:
             # The library's plain look-up: its rows need no copying.
             every = (weight @ directions.T)[self._allowed]
         else:
-            chunks = torch.split(self._allowed, _CHUNK)
-            every = torch.cat([self._embedding(chunk).float() @ directions.T for chunk in chunks])
+            every = torch.cat([rows.float() @ directions.T for rows in self._rows()])
         found: Floats = every.T.cpu().numpy()
         return found
+
+    def _rows(self) -> Iterator[Tensor]:
+        """The embedding module's own output for the allowed tokens, in parts."""
+        assert self._embedding is not None
+        for chunk in torch.split(self._allowed, _CHUNK):
+            yield self._embedding(chunk)
+
+    @cached_property
+    def _mean(self) -> Tensor:
+        """The mean of the allowed tokens' embeddings, float32, ``[D]``."""
+        with torch.no_grad():
+            return sum(rows.float().sum(0) for rows in self._rows()) / len(self._allowed)  # type: ignore[return-value]
+
+    @contextmanager
+    def _leaf(self, start: int, length: int, pull: float) -> Iterator[Callable[[], Tensor]]:
+        """Make the embeddings of some positions a leaf of the graph while the block runs."""
+        if self._embedding is None:
+            raise NotImplementedError("the model names no input embedding")
+        kept: list[Tensor] = []
+        mean = self._mean if pull else None
+
+        def swap(module: nn.Module, args: object, output: Tensor) -> Tensor:
+            own = output[:, start : start + length].detach()
+            if mean is not None:
+                own = torch.lerp(own, mean.to(own), pull)
+            kept.append(own.requires_grad_())
+            before, after = output[:, :start].detach(), output[:, start + length :].detach()
+            return torch.cat([before, kept[-1], after], dim=1)
+
+        handle = self._embedding.register_forward_hook(swap)
+        try:
+            yield lambda: kept[-1]
+        finally:
+            handle.remove()
 
     def _forward(self, ids: Tensor) -> Tensor:
         """The score of one sequence ``[1, T]``, differentiable."""
@@ -120,25 +159,6 @@ class Gradients:
             **{PASS_ARGUMENT: run},
         )
         return pool(output.last_hidden_state[:, -1])
-
-
-@contextmanager
-def _leaf(embedding: nn.Module | None, start: int, length: int) -> Iterator[Callable[[], Tensor]]:
-    """Make the embeddings of some positions a leaf of the graph while the block runs."""
-    kept: list[Tensor] = []
-
-    def swap(module: nn.Module, args: object, output: Tensor) -> Tensor:
-        kept.append(output[:, start : start + length].detach().requires_grad_())
-        before, after = output[:, :start].detach(), output[:, start + length :].detach()
-        return torch.cat([before, kept[-1], after], dim=1)
-
-    if embedding is None:
-        raise NotImplementedError("the model names no input embedding")
-    handle = embedding.register_forward_hook(swap)
-    try:
-        yield lambda: kept[-1]
-    finally:
-        handle.remove()
 
 
 def no_gradient(why: str) -> PessimalError:

@@ -105,8 +105,8 @@ class Ledger:
             self._note(group, rewards)
         return affordable
 
-    def gradient(self, reply: Ids) -> Floats:
-        """Slopes of the value at a reply, ``[n, A]``.
+    def gradient(self, reply: Ids, pull: float = 0.0) -> Floats:
+        """Slopes of the value at a reply, ``[n, A]``; for `pull` see `Gradients.at`.
 
         Raises:
             Spent: the budget doesn't allow it.
@@ -121,7 +121,7 @@ class Ledger:
         self.tokens += cost
         self._prompt_ran = True
         self.backward_passes += 1
-        gradient = self._log.gradient(lambda: _gradient_or_nothing(model, reply))
+        gradient = self._log.gradient(lambda: _gradient_or_nothing(model, reply, pull))
         if not gradient.size:
             raise Spent("no_gradient")
         return np.float32(self.config.sign) * model.slopes(gradient)
@@ -222,10 +222,10 @@ class Ledger:
         return next((i for i in range(limit) if reply[i] != base[i]), limit)
 
 
-def _gradient_or_nothing(model: ReplyModel, reply: Ids) -> Floats:
+def _gradient_or_nothing(model: ReplyModel, reply: Ids, pull: float) -> Floats:
     # That there is none is an answer too, and kept like one.
     try:
-        return model.gradient(reply)
+        return model.gradient(reply, pull)
     except PessimalError as error:
         if error.code != "no_gradient":
             raise

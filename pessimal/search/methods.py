@@ -44,8 +44,10 @@ def gcg(ledger: Ledger, settings: Settings, rng: Rng) -> None:
     ledger.step()
     memory: NDArray[np.float32] | None = None
     walked, stall = {walk}, 0
+    slopes, sloped = ledger.gradient(walk, settings.pull), walk
     while True:
-        slopes = ledger.gradient(walk)
+        if walk != sloped:
+            slopes, sloped = ledger.gradient(walk, settings.pull), walk
         memory = slopes if memory is None else settings.momentum * memory + slopes
         leaps = ledger.score(proposals.leaps(slopes), walk)
         proposals.learn(leaps)

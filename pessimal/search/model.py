@@ -38,8 +38,8 @@ class ReplyModel(Protocol):
         """Rewards of equally long replies that all begin with the same `shared` ids, ``[B]``."""
         ...
 
-    def gradient(self, reply: Ids) -> Floats:
-        """Gradient at the reply's embeddings, ``[n, D]``."""
+    def gradient(self, reply: Ids, pull: float = 0.0) -> Floats:
+        """Gradient at the reply's embeddings, ``[n, D]``; for `pull` see `Gradients.at`."""
         ...
 
     def slopes(self, gradient: Floats) -> Floats:
@@ -99,9 +99,9 @@ class TorchReplyModel:
         rows = batcher.rows("shared", prefix.length, tails.shape[1])
         return batcher.run(lambda ids: pool(self._backbone.last_hidden(prefix, ids)), tails, rows)
 
-    def gradient(self, reply: Ids) -> Floats:
+    def gradient(self, reply: Ids, pull: float = 0.0) -> Floats:
         """See `Gradients.at`."""
-        return self._gradients.at(reply)
+        return self._gradients.at(reply, pull)
 
     def slopes(self, gradient: Floats) -> Floats:
         """See `Gradients.slopes`."""
@@ -152,7 +152,7 @@ class ScoredReplyModel:
         """Rewards of replies, ``[len(replies)]``."""
         return self._scorer.score(self._slot, replies)
 
-    def gradient(self, reply: Ids) -> Floats:
+    def gradient(self, reply: Ids, pull: float = 0.0) -> Floats:
         """There is none.
 
         Raises:

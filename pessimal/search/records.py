@@ -35,6 +35,8 @@ class Settings:
     """Candidates a step."""
     top_k: int = 128
     """Tokens a position that the gradient's picks are drawn from."""
+    pull: float = 0.5
+    """How far a reply's embeddings are drawn to the mean one before its gradient is taken."""
     momentum: float = 0.5
     """Share of the last step's slopes that stays in the next one's."""
     prior_share: float = 0.35
@@ -59,6 +61,7 @@ class Settings:
             or min(self.merge, self.leaps) < 0
             or not all(0 <= share < 1 for share in shares)
             or self.prior_share + self.uniform_share > 1
+            or not 0 <= self.pull <= 1
         ):
             raise UsageError(
                 "settings_invalid",

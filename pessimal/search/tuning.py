@@ -233,6 +233,7 @@ def _suggest(trial: optuna.Trial) -> Settings:
         Settings(),
         width=trial.suggest_int("width", 16, 256, log=True),
         top_k=trial.suggest_int("top_k", 16, 1024, log=True),
+        pull=trial.suggest_float("pull", 0.0, 1.0),
         momentum=trial.suggest_float("momentum", 0.0, 0.9),
         prior_share=trial.suggest_float("prior_share", 0.0, 0.8),
         uniform_share=trial.suggest_float("uniform_share", 0.0, 0.2),

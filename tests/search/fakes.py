@@ -37,7 +37,7 @@ class FakeModel:
         self.beginnings.append((replies[0][:shared], len(replies)))
         return np.array([self.reward(reply) for reply in replies], np.float32)
 
-    def gradient(self, reply: Ids) -> Floats:
+    def gradient(self, reply: Ids, pull: float = 0.0) -> Floats:
         if self._slopes is None:
             raise PessimalError("no_gradient", "None.", "Do without.")
         self.gradients += 1

@@ -81,23 +81,30 @@ def test_where_the_pad_ends_a_sequence_nothing_is_shared(models: Any) -> None:
     assert padded.score([reply], 2)[0] == pytest.approx(scorer.reference(slot, reply), abs=1e-5)
 
 
+@pytest.mark.parametrize("pull", [0.0, 0.5])
 @pytest.mark.parametrize("family", [*DECODERS, "bert", "deberta-v2", "roberta"])
-def test_gradients_are_finite_differences_in_embedding_space(models: Any, family: str) -> None:
+def test_gradients_are_finite_differences_in_embedding_space(
+    models: Any, family: str, pull: float
+) -> None:
     """Each slope is what moving a token's embedding towards another's changes, by own forwards."""
     model = models(family)
     subject, _, slot = reply_model(model)
     assert subject.sharing == ("tokens" if family in DECODERS else "nothing")
     reply = (40, 41, 42)
-    slopes = subject.slopes(subject.gradient(reply))
+    slopes = subject.slopes(subject.gradient(reply, pull))
     assert slopes.shape == (3, 295)
     embedding = model.module.get_input_embeddings()
+    with torch.no_grad():
+        mean = embedding(torch.arange(5, 300)).mean(0)
     before = len(slot.prefix_ids)
     ids = torch.tensor([[*slot.prefix_ids, *reply, *slot.suffix_ids]])
 
     def reward(position: int, direction: Tensor, size: float) -> float:
         def move(module: Any, args: Any, output: Tensor) -> Tensor:
             moved = output.clone()
-            moved[0, before + position] += size * direction
+            own = moved[0, before : before + 3]
+            own += pull * (mean - own)
+            own[position] += size * direction
             return moved
 
         handle = embedding.register_forward_hook(move)
