@@ -18,9 +18,9 @@ from benchmarks.machine import describe
 SCHEMA = "pessimal.benchmark/1"
 FULL: dict[str, list[str]] = {
     "sweep": ["--rounds", "3"],
-    "growth": ["--rounds", "2"],
-    "processes": ["--rounds", "3"],
-    "startup": ["--rounds", "2"],
+    "growth": ["--rounds", "1"],
+    "processes": ["--rounds", "2"],
+    "startup": ["--rounds", "1"],
     "savings": [],
     "measures": [],
     "report": [],

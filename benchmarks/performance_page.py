@@ -22,9 +22,8 @@ HEAD = """\
 # How fast it is
 
 What the benchmarks measured on one machine, beside what was wanted. `make bench` measures again
-(about a quarter of an hour on two quiet cores, in fewer rounds than are shown here;
-`make bench-quick`: some minutes), and this page is made from its
-document, [performance.json](performance.json), by
+(about a quarter of an hour on two quiet cores; `make bench-quick`: some minutes), and this page is
+made from its document, [performance.json](performance.json), by
 `.venv/bin/python -m benchmarks.performance_page`.
 
 Rates are medians of interleaved rounds, with quartiles. In each round the benchmark also measures
