@@ -25,13 +25,10 @@ FULL: dict[str, list[str]] = {
     "measures": [],
     "report": [],
 }
-QUICK = {
+QUICK: dict[str, list[str]] = {
     "sweep": ["--rounds", "1", "--shapes", "22M"],
-    "growth": ["--rounds", "1", "--replies", "256", "--vocabularies", "1024", "4096",
-               "--sizes", "3M", "22M"],
-    "processes": ["--rounds", "1", "--tokens", "1024", "--demo-tokens", "0"],
-    "startup": ["--rounds", "1"],
-    "measures": ["--tokens", "32000"],
+    "processes": ["--rounds", "1", "--tokens", "512", "--demo-tokens", "0"],
+    "measures": ["--tokens", "16000"],
 }  # fmt: skip
 
 
@@ -50,7 +47,9 @@ def run(name: str, arguments: list[str]) -> dict[str, Any]:
 def main() -> int:
     """Run them in order; exit code 1 where one misses a target on a quiet machine."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer rounds, smaller sizes")
+    parser.add_argument(
+        "--quick", action="store_true", help="the sweep, processes and measures alone, smaller"
+    )
     parser.add_argument("--out", type=Path, default=Path("test-output/bench"), help="a folder")
     parser.add_argument("--page", action="store_true", help="make docs/performance.md from it")
     options = parser.parse_args()

@@ -22,7 +22,7 @@ HEAD = """\
 # How fast it is
 
 What the benchmarks measured on one machine, beside what was wanted. `make bench` measures again
-(about a quarter of an hour on two quiet cores; `make bench-quick`: some minutes), and this page is
+(a quarter of an hour on two quiet cores; `make bench-quick`: two minutes), and this page is
 made from its document, [performance.json](performance.json), by
 `.venv/bin/python -m benchmarks.performance_page`.
 
