@@ -84,7 +84,7 @@ docs: $(READY) ## Build the documentation into site/, and check its links
 bench: $(READY) ## Measure speed and memory; a quarter of an hour on two quiet cores
 	@$(BIN)/python -m benchmarks.bench
 
-bench-quick: $(READY) ## The sweep, two processes and the measures alone, in two minutes
+bench-quick: $(READY) ## The sweep and two processes alone, in two minutes
 	@$(BIN)/python -m benchmarks.bench --quick
 
 reproduce: $(READY) ## Recompute published figures: DATA=folder of published scores

@@ -27,8 +27,7 @@ FULL: dict[str, list[str]] = {
 }
 QUICK: dict[str, list[str]] = {
     "sweep": ["--rounds", "1", "--shapes", "22M"],
-    "processes": ["--rounds", "1", "--tokens", "512", "--demo-tokens", "0"],
-    "measures": ["--tokens", "16000"],
+    "processes": ["--rounds", "1", "--tokens", "1024", "--demo-tokens", "0"],
 }  # fmt: skip
 
 
@@ -48,7 +47,7 @@ def main() -> int:
     """Run them in order; exit code 1 where one misses a target on a quiet machine."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--quick", action="store_true", help="the sweep, processes and measures alone, smaller"
+        "--quick", action="store_true", help="the sweep and processes alone, smaller"
     )
     parser.add_argument("--out", type=Path, default=Path("test-output/bench"), help="a folder")
     parser.add_argument("--page", action="store_true", help="make docs/performance.md from it")
