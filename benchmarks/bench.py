@@ -52,6 +52,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("test-output/bench"), help="a folder")
     parser.add_argument("--page", action="store_true", help="make docs/performance.md from it")
     options = parser.parse_args()
+    if options.page and options.quick:
+        parser.error("the page takes every benchmark: leave --quick out")
     began = time.perf_counter()
     found: dict[str, Any] = {}
     for name, arguments in (QUICK if options.quick else FULL).items():

@@ -28,6 +28,7 @@ from pessimal.audit import Prompt
 from pessimal.models.records import ModelRequest
 from pessimal.pipeline.scoring import score_vocabulary
 from pessimal.pipeline.search import search_prompt, token_space
+from pessimal.pipeline.searches import space_of
 from pessimal.pipeline.session import Session, open_session
 from pessimal.scores.store import default_cache
 from pessimal.search import DIRECTIONS, SearchConfig, SearchResult, Space
@@ -87,10 +88,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 def _space(session: Session, prompt: Prompt, options: argparse.Namespace) -> tuple[Space, float]:
     """The allowed tokens with their single scores, and the SD of these."""
     ids = session.planned_ids(options.singles or "all")
-    table, _ = score_vocabulary(session, [prompt], ids)
-    scores = table.frame[f"score:{prompt.id}"].to_numpy()
-    singles = None if options.cold else dict(zip(ids, scores.tolist(), strict=True))
-    return token_space(session, singles=singles), float(scores.std())
+    table, _ = score_vocabulary(session, [prompt], ids, quiet=False)
+    space = token_space(session) if options.cold else space_of(session, table.frame, prompt)
+    return space, float(table.frame[f"score:{prompt.id}"].to_numpy(float).std())
 
 
 def _rows(number: int, found: dict[str, SearchResult], sd: float) -> Iterator[dict[str, Any]]:

@@ -78,7 +78,7 @@ def run_searches(
     steps: list[dict[str, Any]] = []
     parts: list[dict[str, Any]] = []
     for prompt in prompts:
-        space = _space(session, vocabulary, prompt)
+        space = space_of(session, vocabulary, prompt)
         stats = _stats(vocabulary, prompt)
         for length, direction, seed in product(step.lengths, step.directions, range(step.seeds)):
             config = SearchConfig(
@@ -141,7 +141,8 @@ def search_all(
             say(f"No baseline {method}: {error.message}")
 
 
-def _space(session: Session, vocabulary: pd.DataFrame, prompt: Prompt) -> Space:
+def space_of(session: Session, vocabulary: pd.DataFrame, prompt: Prompt) -> Space:
+    """The allowed tokens, with the prompt's scores of single ones where a table holds them."""
     column = f"score:{prompt.id}"
     if column not in vocabulary:
         return token_space(session)

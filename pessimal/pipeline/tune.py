@@ -14,7 +14,8 @@ from pessimal.audit import Figure, Prompt
 from pessimal.errors import UsageError
 from pessimal.models.records import ModelRequest
 from pessimal.pipeline.scoring import score_vocabulary
-from pessimal.pipeline.search import search_prompt, token_space
+from pessimal.pipeline.search import search_prompt
+from pessimal.pipeline.searches import space_of
 from pessimal.pipeline.session import Say, Session, open_session
 from pessimal.pipeline.spec import load_prompts
 from pessimal.project import ContentRoot
@@ -158,9 +159,8 @@ def _cases(
     cases = {}
     for prompt, direction in product(prompts, DIRECTIONS):
         rewards = table.frame[f"score:{prompt.id}"].to_numpy(float)
-        singles = dict(zip(ids, rewards.tolist(), strict=True))
         cases[f"{prompt.id} {direction}"] = _Case(
-            prompt, direction, token_space(session, singles=singles),
+            prompt, direction, space_of(session, table.frame, prompt),
             float(rewards.mean()), float(rewards.std()),
         )  # fmt: skip
     return cases

@@ -44,8 +44,9 @@ def gcg(ledger: Ledger, settings: Settings, rng: Rng) -> None:
     ledger.step()
     memory: NDArray[np.float32] | None = None
     walked, stall = {walk}, 0
-    slopes, sloped = ledger.gradient(walk, settings.pull), walk
+    sloped: Ids | None = None
     while True:
+        # A walk that stalls has the slopes of the step before.
         if walk != sloped:
             slopes, sloped = ledger.gradient(walk, settings.pull), walk
         memory = slopes if memory is None else settings.momentum * memory + slopes

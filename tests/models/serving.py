@@ -22,6 +22,10 @@ PATHS = {
 }  # fmt: skip
 
 
+PATIENT = {"tries": 12, "backoff_s": 0.02}
+"""Settings for a server that goes away: on a busy machine it needs seconds to come back."""
+
+
 @dataclass
 class Faults:
     """What goes wrong."""

@@ -25,7 +25,7 @@ from pessimal.scores.store import BlockStore
 from pessimal.sweep.runner import SweepOptions, SweepResult, sweep
 from tests.builders import build_model
 from tests.models.opening import loaded, refusal
-from tests.models.serving import RewardServer, serving
+from tests.models.serving import PATIENT, RewardServer, serving
 
 PROMPT = "What is the best thing in the world?"
 SLIME = {
@@ -134,9 +134,7 @@ def test_a_failing_server_is_asked_again_and_not_stormed(
 ) -> None:
     faults = {"share": 0.3, "delay_s": 0.004, "restart_after": 60}
     with serving(model, "vllm-classify", **faults) as server:
-        scorer = quick(
-            server, tmp_path, {"rows": 4, "in_flight": 3, "tries": 12, "backoff_s": 0.02}
-        )
+        scorer = quick(server, tmp_path, {"rows": 4, "in_flight": 3, **PATIENT})
         scorer.self_test(find_slot(scorer.model.source, PROMPT))
         replies = [(int(token),) for token in vocabulary(scorer.model.source).ids]
         found = swept(scorer, replies, tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,9 @@ import torch
 
 from pessimal.models import threads
 from pessimal.models.threads import choose_threads, paying_threads, quota_cores
+
+# It puts torch's own number back.
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def write(folder: Path, files: dict[str, str]) -> None:
@@ -52,18 +56,14 @@ def test_no_control_groups_no_quota(tmp_path: Path) -> None:
 def test_threads_are_only_ever_fewer(
     monkeypatch: pytest.MonkeyPatch, quota: float | None, named: str | None, left: int
 ) -> None:
-    before = torch.get_num_threads()
     monkeypatch.setattr(threads, "quota_cores", lambda: quota)
     monkeypatch.setattr(threads, "_paying", lambda most: most)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     if named is not None:
         monkeypatch.setenv("OMP_NUM_THREADS", named)
     torch.set_num_threads(3)
-    try:
-        choose_threads()
-        assert torch.get_num_threads() == left
-    finally:
-        torch.set_num_threads(before)
+    choose_threads()
+    assert torch.get_num_threads() == left
 
 
 @pytest.mark.parametrize(("seconds", "chosen"), [
@@ -90,27 +90,17 @@ def test_the_most_threads_that_are_about_as_fast_as_any(
 def test_the_trial_is_made_once_and_keeps_to_what_torch_may_use(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    before, tried = torch.get_num_threads(), []
+    tried: list[int] = []
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(threads, "quota_cores", lambda: None)
     monkeypatch.setattr(threads, "_trial", lambda number: tried.append(number) or float(number))
-    threads._paying.cache_clear()
-    torch.set_num_threads(3)
-    try:
+    monkeypatch.setattr(threads, "_paying", cache(threads._paying.__wrapped__))
+    for _ in range(2):
+        torch.set_num_threads(3)
         choose_threads()
         assert torch.get_num_threads() == 1
         assert tried == [3, 1] * threads.ROUNDS
-        torch.set_num_threads(3)
-        choose_threads()
-        assert len(tried) == 2 * threads.ROUNDS
-    finally:
-        threads._paying.cache_clear()
-        torch.set_num_threads(before)
 
 
 def test_a_real_trial_takes_a_moment() -> None:
-    before = torch.get_num_threads()
-    try:
-        assert paying_threads(2, threads._trial) in (1, 2)
-    finally:
-        torch.set_num_threads(before)
+    assert paying_threads(2, threads._trial) in (1, 2)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.builders import build_model
 from tests.cli.runner import Outcome, call
-from tests.models.serving import RewardServer, serving
+from tests.models.serving import PATIENT, RewardServer, serving
 from tests.models.test_judge import build_judge
 
 Capture = pytest.CaptureFixture[str]
@@ -32,8 +32,7 @@ FAULTS = {"share": 0.3, "delay_s": 0.002, "restart_after": 30}
 def pieces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     home = tmp_path_factory.mktemp("kinds")
     small: dict[str, Any] = {"num_hidden_layers": 1}
-    # Patient enough for a server that needs seconds to come back on a busy machine.
-    patient = {"dialect": "vllm-classify", "backoff_s": 0.02, "tries": 12}
+    patient = {"dialect": "vllm-classify", **PATIENT}
     (home / "endpoint.json").write_text(json.dumps(patient))
     return {
         "settings": home / "endpoint.json",
