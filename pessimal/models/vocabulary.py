@@ -81,15 +81,17 @@ def identical_rows(loaded: LoadedModel) -> dict[int, int]:
 
     embedding: Any = loaded.module.get_input_embeddings()
     weight: torch.Tensor = embedding.weight.detach()
-    hashes: list[NDArray[np.int64]] = []
+    # Filled in place: a part's small result between two large ones would keep the freed memory of
+    # each from being used for the next, up to twice the size of the embedding in all.
+    hashes = torch.empty(len(weight), dtype=torch.int64)
     generator = torch.Generator().manual_seed(0)
     bits = torch.int32 if weight.element_size() == 4 else torch.int16
     factors = torch.randint(-(2**62), 2**62, (weight.shape[1],), generator=generator) * 2 + 1
     for start in range(0, len(weight), _CHUNK):
         words = weight[start : start + _CHUNK].cpu().contiguous().view(bits).to(torch.int64)
         # Integer products wrap, so equal rows have equal sums on every machine.
-        hashes.append((words * factors).sum(dim=1).numpy())
-    _, first, group = np.unique(np.concatenate(hashes), return_index=True, return_inverse=True)
+        torch.sum(words.mul_(factors), dim=1, out=hashes[start : start + _CHUNK])
+    _, first, group = np.unique(hashes.numpy(), return_index=True, return_inverse=True)
     leader = first[group]
     candidates = np.flatnonzero(leader != np.arange(len(leader)))
     return {
