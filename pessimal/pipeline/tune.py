@@ -21,10 +21,11 @@ from pessimal.pipeline.spec import load_prompts
 from pessimal.project import ContentRoot
 from pessimal.search import DIRECTIONS, SearchConfig, Settings, Space
 from pessimal.search.presets import Preset, load_preset, store_preset
+from pessimal.sweep.progress import SweepProgress
 from pessimal.sweep.runner import SweepOptions
 
 if TYPE_CHECKING:
-    from pessimal.search.tuning import HeldOut, Study, Trial
+    from pessimal.search.tuning import Evaluate, HeldOut, Study, Trial
     from pessimal.tracking import RunHandle
 
 SCHEMA = "pessimal.tune/1"
@@ -84,7 +85,7 @@ def run_tune(request: TuneRequest, say: Say) -> dict[str, Any]:
         UsageError: too few prompts, or the budget is below one step.
         PessimalError: the model or the storage is refused, or the work could not be done.
     """
-    from pessimal.search.tuning import hold_out, open_storage, run_study
+    from pessimal.search.tuning import open_storage, run_study
     from pessimal.tracking import Tracker, show_uri
     from pessimal.tracking.store import TUNING
 
@@ -123,7 +124,7 @@ def run_tune(request: TuneRequest, say: Say) -> dict[str, Any]:
             seconds=request.seconds, done=done,
         )  # fmt: skip
         say(f"Checking the best of {len(study.trials)} trials on {len(held_out)} other prompts")
-        outcome = hold_out(study, names["held out"], evaluate)
+        outcome = _hold_out(study, names["held out"], evaluate, quiet=request.quiet)
         preset, place = _adopt(request, session, outcome)
         document = _document(request, session, study, outcome, preset)
         document["study"]["storage"] = (
@@ -133,6 +134,20 @@ def run_tune(request: TuneRequest, say: Say) -> dict[str, Any]:
         document["preset_file"] = None if place is None else str(place)
         _log_study(run, session, request, document, study)
     return document
+
+
+def _hold_out(study: Study, cases: list[str], evaluate: Evaluate, *, quiet: bool) -> HeldOut:
+    from pessimal.search.tuning import held_out_evaluations, hold_out
+
+    total = held_out_evaluations(study, cases)
+    with SweepProgress(total, "Held-out searches", quiet=quiet) as progress:
+
+        def held_out(name: str, settings: Settings, seed: int) -> float:
+            value = evaluate(name, settings, seed)
+            progress.advance(1)
+            return value
+
+        return hold_out(study, cases, held_out)
 
 
 def _prompts(request: TuneRequest) -> tuple[list[Prompt], list[Prompt]]:

@@ -218,6 +218,13 @@ def hold_out(study: Study, cases: Sequence[str], evaluate: Evaluate, *, seed: in
     )  # fmt: skip
 
 
+def held_out_evaluations(study: Study, cases: Sequence[str]) -> int:
+    """How many times `hold_out` asks for a case's value."""
+    complete = sum(trial.value is not None for trial in study.trials)
+    # The best and the defaults in the first round, the chosen and the defaults in the second.
+    return (min(complete, BEST) + 1 + 2) * len(cases) * FRESH_SEEDS
+
+
 def _pruner() -> optuna.pruners.BasePruner:
     """Stops a trial whose cases are worse than the best one's by a signed-rank test."""
     import optuna

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -15,9 +17,9 @@ from pessimal.models.records import LoadedModel, ReplySlot
 from pessimal.models.scorer import Scorer
 from pessimal.models.slot import find_slot
 from pessimal.models.vocabulary import identical_rows, vocabulary
-from pessimal.search import SearchConfig, Space
+from pessimal.search import DIRECTIONS, SearchConfig, Space
 from pessimal.search.allowed import choose_tokens
-from pessimal.search.model import Sharing, TorchReplyModel
+from pessimal.search.model import Floats, ReplyModel, Sharing, TorchReplyModel
 from pessimal.search.run import search
 from tests.builders import build_model
 from tests.models.opening import loaded
@@ -143,71 +145,87 @@ def test_a_gradient_leaves_the_model_as_it_was(models: Any) -> None:
     assert all(p.grad is None and not p.requires_grad for p in model.module.parameters())
 
 
-@pytest.fixture(scope="module")
-def exhaustive(models: Any) -> Any:
-    """A model's replies of two tokens, all scored, once: their rewards, and what they cost."""
-
-    @cache
-    def scored(family: str, seed: int, vocabulary: int) -> tuple[np.ndarray, int]:
-        model = models(family, seed, vocabulary)
-        tokens = np.arange(model.embedding_rows)
-        subject = TorchReplyModel(Scorer(model), find_slot(model.source, PROMPT), tokens)
-        whole = SearchConfig(2, "optimal", budget=10**9, method="exhaustive")
-        found = search(subject, whole, Space(tokens))
-        rewards = np.array([r for reply, r in found.scored.items() if len(reply) == 2])
-        assert len(rewards) == len(tokens) ** 2
-        return rewards, found.forward_tokens
-
-    return scored
-
-
-def brute_force(
-    family: str, models: Any, exhaustive: Any, seed: int, vocabulary: int, method: str
-) -> list[bool]:
-    """Whether each direction's global optimum of two tokens is found within 5 % of the cost."""
+def pairs_model(models: Any, family: str, seed: int, vocabulary: int) -> TorchReplyModel:
     model = models(family, seed, vocabulary)
     tokens = np.arange(model.embedding_rows)
-    subject = TorchReplyModel(Scorer(model), find_slot(model.source, PROMPT), tokens)
-    rewards, cost = exhaustive(family, seed, vocabulary)
-    outcomes = []
-    for direction, best in (("optimal", rewards.max()), ("pessimal", rewards.min())):
-        asked = SearchConfig(
-            2, direction, budget=cost // 20, method=method, certify=True,  # type: ignore[arg-type]
-        )  # fmt: skip
-        result = search(subject, asked, Space(tokens))
-        assert result.forward_tokens <= cost // 20
-        assert result.certificate is not None
-        right = abs(result.reward - best) <= 1e-4 * rewards.std()
-        outcomes.append(right)
-        said = result.certificate["global_optimum"]
-        assert said is None or said == right
-        if right:
-            assert result.certificate["coordinate_optimal"]
-    return outcomes
+    return TorchReplyModel(Scorer(model), find_slot(model.source, PROMPT), tokens)
 
 
+def every_pair(subject: ReplyModel, count: int) -> tuple[Floats, int]:
+    """Rewards of all replies of two tokens, ``[V, V]``, and the forward tokens that they take."""
+    rows = [subject.score([(a, b) for b in range(count)], 1) for a in range(count)]
+    cost = subject.prompt_tokens + count * (1 + count * (1 + subject.suffix_tokens))
+    return np.stack(rows), cost
+
+
+class Remembered:
+    """A model whose rewards of two tokens are looked up: a search asks for some of them again."""
+
+    def __init__(self, subject: TorchReplyModel, rewards: Floats) -> None:
+        self.subject, self.rewards = subject, rewards
+        self.prompt_tokens, self.suffix_tokens = subject.prompt_tokens, subject.suffix_tokens
+        self.sharing = subject.sharing
+        self.gradient, self.slopes = subject.gradient, subject.slopes
+
+    def score(self, replies: Sequence[tuple[int, ...]], shared: int) -> Floats:
+        if len(replies[0]) != 2:
+            return self.subject.score(replies, shared)
+        return self.rewards[tuple(np.array(replies).T)]
+
+
+def finds(
+    model: ReplyModel, rewards: Floats, cost: int, method: str, direction: str, seed: int = 0
+) -> bool:
+    """Whether the global optimum is found within 5 % of the cost; the certificate must be right."""
+    asked = SearchConfig(
+        2, direction, budget=cost // 20, method=method, seed=seed, certify=True,  # type: ignore[arg-type]
+    )  # fmt: skip
+    result = search(model, asked, Space(np.arange(len(rewards))))
+    assert result.forward_tokens <= cost // 20
+    assert result.certificate is not None
+    best = rewards.max() if direction == "optimal" else rewards.min()
+    right = bool(abs(result.reward - best) <= 1e-4 * rewards.std())
+    said = result.certificate["global_optimum"]
+    assert said is None or said == right
+    assert result.certificate["coordinate_optimal"] or not right
+    return right
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize(("method", "family"), [("gcg", "gemma2"), ("coordinate", "gpt2")])
-def test_the_global_optimum_is_found(
-    models: Any, exhaustive: Any, method: str, family: str
-) -> None:
-    assert all(brute_force(family, models, exhaustive, 1, 270, method))
+def test_the_global_optimum_is_found(models: Any, method: str, family: str, direction: str) -> None:
+    subject = pairs_model(models, family, 1, 270)
+    assert finds(subject, *every_pair(subject, 270), method, direction)
+
+
+def test_an_exhaustive_search_scores_every_pair(models: Any) -> None:
+    subject = pairs_model(models, "llama", 0, 270)
+    rewards, cost = every_pair(subject, 270)
+    asked = SearchConfig(2, "pessimal", budget=10**9, method="exhaustive")
+    found = search(subject, asked, Space(np.arange(270)))
+    assert found.forward_tokens == cost
+    assert len([reply for reply in found.scored if len(reply) == 2]) == 270**2
+    assert found.reward == pytest.approx(rewards.min(), abs=1e-5)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("method", ["gcg", "coordinate"])
-def test_the_global_optimum_is_found_in_most_cases(
-    models: Any, exhaustive: Any, method: str
-) -> None:
-    outcomes = [
-        outcome
-        for family in ("llama", "gemma2", "gpt2")
-        for seed, vocabulary in enumerate((300, 300, 350, 400, 500))
-        for outcome in brute_force(family, models, exhaustive, seed, vocabulary, method)
-    ]
-    # 26 of 30 were found by either method; docs/search.md says where that stands.
-    assert len(outcomes) == 30
-    assert sum(outcomes) >= 25
+def test_the_global_optimum_is_found_in_nine_of_ten_cases(models: Any) -> None:
+    outcomes: dict[str, list[bool]] = {"gcg": [], "coordinate": []}
+    sizes = list(enumerate((300, 300, 350, 400, 500)))
+    for family, (model_seed, size) in product(("llama", "gemma2", "gpt2"), sizes):
+        subject = pairs_model(models, family, model_seed, size)
+        rewards, cost = every_pair(subject, size)
+        model = Remembered(subject, rewards)
+        for direction in DIRECTIONS:
+            outcomes["coordinate"].append(finds(model, rewards, cost, "coordinate", direction))
+            outcomes["gcg"] += [
+                finds(model, rewards, cost, "gcg", direction, seed) for seed in range(3)
+            ]
+    shares = {method: np.mean(found) for method, found in outcomes.items()}
+    assert shares["gcg"] >= 0.9, shares
+    # No target is set for it: docs/search.md has both counts.
+    assert shares["coordinate"] >= 0.8, shares
 
 
 def test_allowed_tokens_and_their_counts(models: Any) -> None:

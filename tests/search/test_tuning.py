@@ -16,7 +16,7 @@ from pessimal.cli.scaffold import make_project
 from pessimal.errors import PessimalError
 from pessimal.search import Settings
 from pessimal.search.presets import load_preset
-from pessimal.search.tuning import Trial, hold_out, open_storage, run_study
+from pessimal.search.tuning import Trial, held_out_evaluations, hold_out, open_storage, run_study
 from tests.builders import build_model
 from tests.cli.runner import call
 
@@ -48,7 +48,14 @@ def test_what_helps_is_found_and_held_out_says_by_how_much(tmp_path: Path) -> No
     assert found.trials[0].settings == Settings()
     assert {"width", "momentum", "patience"} <= found.importance.keys()
     assert sum(found.importance.values()) == pytest.approx(1)
-    outcome = hold_out(found, CASES, narrow_is_better)
+    asked: list[str] = []
+
+    def evaluate(case: str, settings: Settings, seed: int) -> float:
+        asked.append(case)
+        return narrow_is_better(case, settings, seed)
+
+    outcome = hold_out(found, CASES, evaluate)
+    assert len(asked) == held_out_evaluations(found, CASES)
     assert outcome.settings.width < 32
     expected = 6 - np.log2(outcome.settings.width)
     assert outcome.ci_low <= outcome.difference <= outcome.ci_high
