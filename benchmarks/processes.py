@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.machine import Watch, describe, exit_code, spread, target, verdicts
 from benchmarks.tiny_llama import SHAPES, build, some_replies
 from pessimal.models.records import ModelRequest
-from pessimal.scores.store import BlockStore
+from pessimal.scores.store import BlockStore, default_cache
 from pessimal.sweep.runner import SweepOptions, SweepResult, sweep
 
 ONE, TWO, THREADS = "1 process, 1 core", "2 processes, a core each", "1 process, 2 threads"
@@ -199,8 +199,8 @@ def main() -> int:
             tasks.append(("demo", "demo", options.demo_tokens, False))
         for shown, model, count, ray in tasks:
             # The demo's base is converted here, once.
-            opened(model, folder / "cache")
-            found = measure((model, folder / "cache"), count, options.rounds, ray=ray)
+            opened(model, default_cache())
+            found = measure((model, default_cache()), count, options.rounds, ray=ray)
             models.append({"model": shown, **found})
     first = models[0]
     others = [share for one in models for share in one["others"]]
