@@ -48,6 +48,8 @@ COUNTS = {"22M": {PAPER: 64, OURS: 2048}, "135M": {PAPER: 32, OURS: 1024}}
 BATCHES = {PAPER: (8, 16, 32), OURS: (256, 512, 1024)}
 COPIED_BATCHES = (64, 128, 256)
 DIFFERENCE_SD = 1e-3
+MATMUL_S = 0.5
+"""Seconds that a matmul is measured for, before ours and after it."""
 
 
 def make_ways(model: LoadedModel, prompt: str, slot: ReplySlot) -> dict[str, Way]:
@@ -91,6 +93,15 @@ def fastest_matmul(shape: Shape) -> tuple[Way, float]:
     return max(tries, key=lambda one: one[1] / min(timed(one[0], (), 0) for _ in range(10)))
 
 
+def per_operation(matmul: Way, operations: float) -> float:
+    """Seconds of an operation: the mean, so that what slows a sweep counts here too."""
+    began, count = time.perf_counter(), 0
+    while time.perf_counter() - began < MATMUL_S:
+        matmul((), 0)
+        count += 1
+    return (time.perf_counter() - began) / (count * operations)
+
+
 def measure(name: str, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Build, check, tune and time one shape."""
     shape = SHAPES[name]
@@ -113,14 +124,15 @@ def measure(name: str, options: argparse.Namespace, folder: Path) -> dict[str, A
         for way in ways
     }
     matmul, operations = fastest_matmul(shape)
-    repeats = max(1, int(0.3 / timed(matmul, (), 0)))
     watch, seconds = Watch(), {way: [] for way in (*ways, MATMUL)}  # type: ignore[var-annotated]
     for _ in range(options.rounds):
         with watch.round():
             for way, run in ways.items():
+                # Just before and just after ours, which is last: a machine's speed drifts.
+                before = per_operation(matmul, operations) if way == OURS else 0.0
                 seconds[way].append(timed(run, tokens[way], best[way]) / counts[way])
-            each = [timed(matmul, (), 0) for _ in range(repeats)]
-            seconds[MATMUL].append(statistics.median(each) / operations)
+            after = per_operation(matmul, operations)
+            seconds[MATMUL].append((before + after) / 2)
     found = report(name, seconds, best, parameters(model), difference, watch)
     return found | {"shares": shares(lambda: ways[OURS](tokens[OURS], best[OURS]))}
 
@@ -134,7 +146,10 @@ def report(
     middle = {way: rate["median"] for way, rate in rates.items()}
     copied = max(COPIED, key=lambda way: middle[way])
     # No exact method needs less than two operations a parameter for reply and suffix.
-    share = middle[OURS] * 2 * size * 2 / middle[MATMUL]
+    share = statistics.median(
+        2 * size * 2 * operation / sweep
+        for operation, sweep in zip(seconds[MATMUL], seconds[OURS], strict=True)
+    )
     wanted = TARGETS.get(name, {})
     values = {
         "paper": ("times the paper's way", middle[OURS] / middle[PAPER], "x"),
