@@ -81,7 +81,7 @@ lint: $(READY) ## Check style, types, floors and files
 docs: $(READY) ## Build the documentation into site/, and check its links
 	@$(BIN)/python -m docs.build
 
-bench: $(READY) ## Measure speed and memory; a quarter of an hour on two quiet cores
+bench: $(READY) ## Measure speed and memory; 15 to 20 minutes on two quiet cores
 	@$(BIN)/python -m benchmarks.bench
 
 bench-quick: $(READY) ## The sweep and two processes alone, in two minutes

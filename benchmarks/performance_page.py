@@ -22,12 +22,14 @@ HEAD = """\
 # How fast it is
 
 What the benchmarks measured on one machine, beside what was wanted. `make bench` measures again
-(a quarter of an hour on two quiet cores; `make bench-quick`: two minutes), and this page is
+(fifteen to twenty minutes on two quiet cores; `make bench-quick`: two), and this page is
 made from its document, [performance.json](performance.json), by
 `.venv/bin/python -m benchmarks.performance_page`.
 
 Rates are medians of interleaved rounds, with quartiles. In each round the benchmark also measures
 what other processes take of the machine; where that is over {limit:.0%}, a target has no verdict.
+What a virtual machine's neighbours take it can't see: the page is of one run, and from one hour to
+another ratios differed by a fifth.
 """
 
 SAVINGS = """\
