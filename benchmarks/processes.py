@@ -190,7 +190,7 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=4096, help="of the 22M shape")
     parser.add_argument("--demo-tokens", type=int, default=1024, help="0 leaves it out")
     options = parser.parse_args()
-    models = []
+    models, cache = [], default_cache()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         build(folder / "model", SHAPES["22M"])
@@ -199,8 +199,8 @@ def main() -> int:
             tasks.append(("demo", "demo", options.demo_tokens, False))
         for shown, model, count, ray in tasks:
             # The demo's base is converted here, once.
-            opened(model, default_cache())
-            found = measure((model, default_cache()), count, options.rounds, ray=ray)
+            opened(model, cache)
+            found = measure((model, cache), count, options.rounds, ray=ray)
             models.append({"model": shown, **found})
     first = models[0]
     others = [share for one in models for share in one["others"]]

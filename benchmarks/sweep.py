@@ -36,6 +36,7 @@ from benchmarks.tiny_llama import (
 )
 from pessimal.models.records import LoadedModel, ReplySlot
 from pessimal.models.scorer import Scorer
+from pessimal.pipeline.calibrate import seconds_per_run
 
 OURS, PAPER, MATMUL = "shared prefix", "re-tokenised full forward", "matmul"
 COPIED = ("cache repeated, eager", "cache repeated, sdpa", "cache expanded and cropped, sdpa")
@@ -93,15 +94,6 @@ def fastest_matmul(shape: Shape) -> tuple[Way, float]:
     return max(tries, key=lambda one: one[1] / min(timed(one[0], (), 0) for _ in range(10)))
 
 
-def per_operation(matmul: Way, operations: float) -> float:
-    """Seconds of an operation: the mean, so that what slows a sweep counts here too."""
-    began, count = time.perf_counter(), 0
-    while time.perf_counter() - began < MATMUL_S:
-        matmul((), 0)
-        count += 1
-    return (time.perf_counter() - began) / (count * operations)
-
-
 def measure(name: str, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Build, check, tune and time one shape."""
     shape = SHAPES[name]
@@ -124,15 +116,23 @@ def measure(name: str, options: argparse.Namespace, folder: Path) -> dict[str, A
         for way in ways
     }
     matmul, operations = fastest_matmul(shape)
+
+    def a_token(way: str) -> float:
+        return timed(ways[way], tokens[way], best[way]) / counts[way]
+
+    def an_operation() -> float:
+        return seconds_per_run(lambda: matmul((), 0), MATMUL_S) / operations
+
     watch, seconds = Watch(), {way: [] for way in (*ways, MATMUL)}  # type: ignore[var-annotated]
     for _ in range(options.rounds):
         with watch.round():
-            for way, run in ways.items():
-                # Just before and just after ours, which is last: a machine's speed drifts.
-                before = per_operation(matmul, operations) if way == OURS else 0.0
-                seconds[way].append(timed(run, tokens[way], best[way]) / counts[way])
-            after = per_operation(matmul, operations)
-            seconds[MATMUL].append((before + after) / 2)
+            for way in (PAPER, *COPIED):
+                seconds[way].append(a_token(way))
+            # A machine's speed drifts, and what slows a sweep shall count in the matmul too: means,
+            # from just before ours and just after it.
+            before = an_operation()
+            seconds[OURS].append(a_token(OURS))
+            seconds[MATMUL].append((before + an_operation()) / 2)
     found = report(name, seconds, best, parameters(model), difference, watch)
     return found | {"shares": shares(lambda: ways[OURS](tokens[OURS], best[OURS]))}
 

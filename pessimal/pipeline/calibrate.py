@@ -80,13 +80,17 @@ def calibrate(
     chosen = [words[place] for place in range(0, len(words), max(1, len(words) // WORDS))]
     phrases = session.encode(prompt, chosen)
     scores = scorer.score(slot, singles)
-    singles_s = _per_run(lambda: scorer.score(slot, singles), SAMPLE_S) / (
+    singles_s = seconds_per_run(lambda: scorer.score(slot, singles), SAMPLE_S) / (
         len(singles) * (1 + suffix)
     )
     own = sum(len(ids) + suffix for ids in phrases)
-    words_s = _per_run(lambda: scorer.score(slot, phrases), SAMPLE_S) / own if own else singles_s
+    words_s = (
+        seconds_per_run(lambda: scorer.score(slot, phrases), SAMPLE_S) / own if own else singles_s
+    )
     texts = session.vocabulary.texts[:TEXTS]
-    encode_s = _per_run(lambda: [encode_as_text(session.source, slot.prompt, t) for t in texts], 0)
+    encode_s = seconds_per_run(
+        lambda: [encode_as_text(session.source, slot.prompt, t) for t in texts], 0
+    )
     whole_s, half_s = (_whole(session, prompt, variant) for variant in ("padding", "bfloat16"))
     rates = Rates(
         load_s, singles_s, words_s, encode_s / len(texts), whole_s or singles_s,
@@ -97,7 +101,7 @@ def calibrate(
     return _with_search(rates, session, prompt, step, singles, scores)
 
 
-def _per_run(run: Callable[[], object], seconds: float) -> float:
+def seconds_per_run(run: Callable[[], object], seconds: float) -> float:
     """Seconds of a run: the mean of as many as fit, at least one."""
     began, count = time.perf_counter(), 0
     while count == 0 or time.perf_counter() - began < seconds:

@@ -191,11 +191,11 @@ def finds(
     return right
 
 
-@pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize(("method", "family"), [("gcg", "gemma2"), ("coordinate", "gpt2")])
-def test_the_global_optimum_is_found(models: Any, method: str, family: str, direction: str) -> None:
+def test_the_global_optimum_is_found(models: Any, method: str, family: str) -> None:
     subject = pairs_model(models, family, 1, 270)
-    assert finds(subject, *every_pair(subject, 270), method, direction)
+    rewards, cost = every_pair(subject, 270)
+    assert all(finds(subject, rewards, cost, method, direction) for direction in DIRECTIONS)
 
 
 def test_an_exhaustive_search_scores_every_pair(models: Any) -> None:
@@ -222,10 +222,10 @@ def test_the_global_optimum_is_found_in_nine_of_ten_cases(models: Any) -> None:
             outcomes["gcg"] += [
                 finds(model, rewards, cost, "gcg", direction, seed) for seed in range(3)
             ]
-    shares = {method: np.mean(found) for method, found in outcomes.items()}
-    assert shares["gcg"] >= 0.9, shares
-    # No target is set for it: docs/search.md has both counts.
-    assert shares["coordinate"] >= 0.8, shares
+    # 84 and 26 were found; docs/search.md says where that stands.
+    assert [len(found) for found in outcomes.values()] == [90, 30]
+    assert sum(outcomes["gcg"]) >= 81
+    assert sum(outcomes["coordinate"]) >= 25
 
 
 def test_allowed_tokens_and_their_counts(models: Any) -> None:
