@@ -30,7 +30,7 @@ from benchmarks.tiny_llama import (
 )
 from pessimal.models.scorer import Scorer
 
-VOCABULARIES = (1_024, 4_096, 16_384, 65_536, 256_000)
+VOCABULARIES = (1_024, 4_096, 16_384, 256_000)
 PREFIXES = (24, 48, 96)
 PROMPTS = (1, 2, 5, 10)
 SIZES = ("3M", "22M", "60M", "135M")

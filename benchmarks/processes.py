@@ -1,7 +1,8 @@
 """Measures a sweep in one process and in more: plain processes with a core each, threads, and Ray.
 
-Every worker has its model loaded and has scored a little before the clock starts. All ways must
-give the same bytes.
+Every worker has its model loaded and has scored a little before the clock starts. Each way runs
+between two runs of one process, in interleaved rounds; ratios are medians over rounds. All ways
+must give the same bytes.
 """
 
 from __future__ import annotations
@@ -11,9 +12,14 @@ import json
 import multiprocessing
 import os
 import shutil
+import statistics
 import sys
 import tempfile
 import time
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +50,13 @@ class Sweeper:
         self._process.start()
         # A worker that dies is then an end of file here, and no endless wait.
         far.close()
-        self._pipe.recv()
 
     def ask(self, cache: str, count: int, share: tuple[int, int] | None) -> None:
         """Let it begin."""
         self._pipe.send((cache, count, share))
 
     def wait(self) -> Any:
-        """Its scores once it is done."""
+        """Its scores once it is done; first of all, None once it is ready."""
         return self._pipe.recv()
 
     def close(self) -> None:
@@ -110,61 +115,68 @@ def timed(workers: list[Sweeper], count: int) -> tuple[float, Any]:
     return seconds, joined
 
 
-def measure_plain(model: Model, count: int, rounds: int, watch: Watch) -> dict[str, Any]:
-    """Seconds of the ways without Ray, interleaved, and one way's scores."""
+def sweepers(model: Model, stack: ExitStack) -> dict[str, Callable[[int], tuple[float, Any]]]:
+    """The ways without Ray, ready to run; each gives its seconds and the scores of some tokens."""
     ways = {
         ONE: [Sweeper(model, 1, 0)],
         TWO: [Sweeper(model, 1, 0), Sweeper(model, 1, 1)],
         THREADS: [Sweeper(model, 2, None)],
     }
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    scores: dict[str, Any] = {}
-    for _ in range(rounds):
-        with watch.round():
-            for name, workers in ways.items():
-                took, scores[name] = timed(workers, count)
-                seconds[name].append(took)
-    for workers in ways.values():
-        for worker in workers:
-            worker.close()
-    return {"seconds": seconds, "scores": scores}
+    for worker in [worker for workers in ways.values() for worker in workers]:
+        stack.callback(worker.close)
+        worker.wait()
+    return {name: partial(timed, workers) for name, workers in ways.items()}
 
 
-def measure_ray(model: Model, count: int, rounds: int, watch: Watch) -> tuple[list[float], Any]:
-    """Seconds of two actors, and the scores."""
-    from contextlib import closing
-
+def actors(model: Model, stack: ExitStack) -> Callable[[int], tuple[float, Any]]:
+    """Two Ray actors, ready to run, as `sweepers`."""
     from pessimal.engines.ray import RayEngine
 
     scorer, slot = opened(*model)
-    seconds, scores = [], None
-    with closing(RayEngine(2)) as engine, tempfile.TemporaryDirectory() as cache:
-        options = SweepOptions(block_rows=BLOCK_ROWS, engine=engine)
-        # Each actor loads its model at its first block, and again for another cache folder.
-        run(scorer, slot, cache, 4 * BLOCK_ROWS, options)
-        for _ in range(rounds):
-            shutil.rmtree(BlockStore(Path(cache)).folder)
-            with watch.round():
-                began = time.perf_counter()
-                scores = run(scorer, slot, cache, count, options).scores
-                seconds.append(time.perf_counter() - began)
-    return seconds, scores
+    engine = stack.enter_context(closing(RayEngine(2)))
+    cache = stack.enter_context(tempfile.TemporaryDirectory())
+    options = SweepOptions(block_rows=BLOCK_ROWS, engine=engine)
+    # Each actor loads its model at its first block, and again for another cache folder.
+    run(scorer, slot, cache, 4 * BLOCK_ROWS, options)
+
+    def way(count: int) -> tuple[float, Any]:
+        shutil.rmtree(BlockStore(Path(cache)).folder)
+        began = time.perf_counter()
+        scores = run(scorer, slot, cache, count, options).scores
+        return time.perf_counter() - began, scores
+
+    return way
 
 
 def measure(model: Model, count: int, rounds: int, *, ray: bool) -> dict[str, Any]:
     """One model, every way."""
-    watch = Watch()
-    found = measure_plain(model, count, rounds, watch)
-    seconds, scores = found["seconds"], found["scores"]
-    if ray:
-        seconds[RAY], scores[RAY] = measure_ray(model, count, rounds, watch)
-    same = all(one.tobytes() == scores[ONE].tobytes() for one in scores.values())
-    ways = {name: spread(values) for name, values in seconds.items()}
-    times = {name: ways[ONE]["median"] / one["median"] for name, one in ways.items()}
+    watch, seconds = Watch(), defaultdict(list)
+    ratios: dict[str, list[float]] = defaultdict(list)
+    found = set()
+
+    def timed_once(name: str) -> float:
+        took, scores = ways[name](count)
+        found.add(scores.tobytes())
+        seconds[name].append(took)
+        return took
+
+    with ExitStack() as stack:
+        ways = sweepers(model, stack)
+        if ray:
+            ways[RAY] = actors(model, stack)
+        for _ in range(rounds):
+            with watch.round():
+                # A machine's speed drifts: a way is compared with one process before and after it.
+                before = timed_once(ONE)
+                for name in list(ways)[1:]:
+                    took, after = timed_once(name), timed_once(ONE)
+                    ratios[name].append((before + after) / 2 / took)
+                    before = after
+    times = {ONE: 1.0, **{name: statistics.median(each) for name, each in ratios.items()}}
     return {
-        "tokens": count, "same_bytes": same,
-        "ways": [{"way": name, "seconds": one, "times_one": times[name]}
-                 for name, one in ways.items()],
+        "tokens": count, "same_bytes": len(found) == 1,
+        "ways": [{"way": name, "seconds": spread(values), "times_one": times[name]}
+                 for name, values in seconds.items()],
         "times": times,
         **watch.document(),
     }  # fmt: skip
@@ -187,7 +199,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--tokens", type=int, default=4096, help="of the 22M shape")
+    parser.add_argument("--tokens", type=int, default=2048, help="of the 22M shape")
     parser.add_argument("--demo-tokens", type=int, default=1024, help="0 leaves it out")
     options = parser.parse_args()
     models, cache = [], default_cache()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,8 @@ Progress = Callable[[Point, Ids], None]
 """Is told of every step: where the search stands, and the best reply so far."""
 BACKWARD = 2
 """A backward pass counts as so many forwards."""
+KEPT_GRADIENTS = 256
+"""The last so many gradients are remembered."""
 
 
 class Spent(Exception):
@@ -55,6 +57,7 @@ class Ledger:
         self._log, self._progress = log, progress
         self._began = time.perf_counter()
         self._ran: Ids = ()
+        self._gradients: dict[tuple[Ids, float], Floats] = {}
         self._prompt_ran = False
 
     @property
@@ -105,12 +108,24 @@ class Ledger:
             self._note(group, rewards)
         return affordable
 
-    def gradient(self, reply: Ids, pull: float = 0.0) -> Floats:
-        """Slopes of the value at a reply, ``[n, A]``; for `pull` see `Gradients.at`.
+    def slopes(self, weights: Mapping[Ids, float], pull: float = 0.0) -> Floats:
+        """A weighted sum of the value's slopes at some replies, ``[n, A]``.
+
+        A gradient that was taken not long ago costs nothing.
+
+        Args:
+            weights: of each reply's slopes.
+            pull: see `Gradients.at`.
 
         Raises:
-            Spent: the budget doesn't allow it.
+            Spent: the budget doesn't allow a gradient, or the model gives none.
         """
+        total = sum(weight * self._gradient(reply, pull) for reply, weight in weights.items())
+        return np.float32(self.config.sign) * self.model.slopes(np.asarray(total, np.float32))
+
+    def _gradient(self, reply: Ids, pull: float) -> Floats:
+        if (reply, pull) in self._gradients:
+            return self._gradients[reply, pull]
         model = self.model
         run = len(reply) + model.suffix_tokens
         if model.sharing == "nothing":
@@ -124,7 +139,10 @@ class Ledger:
         gradient = self._log.gradient(lambda: _gradient_or_nothing(model, reply, pull))
         if not gradient.size:
             raise Spent("no_gradient")
-        return np.float32(self.config.sign) * model.slopes(gradient)
+        self._gradients[reply, pull] = gradient
+        if len(self._gradients) > KEPT_GRADIENTS:
+            del self._gradients[next(iter(self._gradients))]
+        return gradient
 
     def step(self) -> None:
         """End a step: note where the search stands, and keep it.

@@ -33,7 +33,7 @@ def plain(ledger: Ledger, settings: Settings, rng: np.random.Generator) -> None:
     allowed = ledger.space.allowed
     idle = 0
     while idle < _IDLE:
-        slopes = ledger.gradient(walk)
+        slopes = ledger.slopes({walk: 1.0})
         top = np.argsort(-slopes, axis=1, kind="stable")[:, : settings.top_k]
         places = rng.integers(len(walk), size=settings.width)
         ranks = rng.integers(top.shape[1], size=settings.width)
@@ -56,8 +56,9 @@ def fork(ledger: Ledger, settings: Settings, rng: np.random.Generator) -> None:
     walk = _random_start(ledger, rng)
     allowed = ledger.space.allowed
     visited = {walk}
-    while True:
-        slopes = ledger.gradient(walk)
+    idle = 0
+    while idle < _IDLE:
+        slopes = ledger.slopes({walk: 1.0})
         own = np.searchsorted(allowed, walk)
         gains = slopes - slopes[np.arange(len(walk)), own][:, None]
         order = np.argsort(-gains, axis=None, kind="stable")[: settings.width]
@@ -65,7 +66,7 @@ def fork(ledger: Ledger, settings: Settings, rng: np.random.Generator) -> None:
             changed(walk, int(flat) // len(allowed), int(allowed[int(flat) % len(allowed)]))
             for flat in order
         ]
-        ledger.score(candidates, walk)
+        idle = 0 if ledger.score(candidates, walk) else idle + 1
         ledger.step()
         # Visited replies are stepped over, so that the walk can't circle.
         fresh = [reply for reply in candidates if reply not in visited]

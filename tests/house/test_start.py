@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
@@ -34,17 +32,3 @@ def test_nothing_heavy_is_loaded(arguments: list[str]) -> None:
     code, loaded = json.loads(done.stdout.splitlines()[-1])
     assert code == 0
     assert HEAVY.isdisjoint(loaded)
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["list"]])
-def test_the_answer_takes_less_than_half_a_second(arguments: list[str]) -> None:
-    command = [Path(sys.executable).with_name("pessimal"), *arguments]
-    best = float("inf")
-    # A busy machine makes some tries slow, never fast.
-    for _ in range(10):
-        start = time.perf_counter()
-        subprocess.run(command, capture_output=True, check=True)
-        best = min(best, time.perf_counter() - start)
-        if best < 0.5:
-            break
-    assert best < 0.5

@@ -96,6 +96,36 @@ def test_the_sweep_is_used_where_it_is_there() -> None:
     assert cold.reward < warm.reward
 
 
+@pytest.mark.parametrize("method", ["gcg", "plain", "fork", "random", "coordinate"])
+@pytest.mark.parametrize(("tokens", "length"), [(1, 2), (3, 2), (4, 1), (2, 4)])
+def test_a_space_that_is_used_up_ends_the_search(method: str, tokens: int, length: int) -> None:
+    model = additive(tokens, length)
+    asked = config(method=method, length=length, budget=10**9)
+    result = search(model, asked, Space(np.arange(tokens)))
+    best = sum(max(model.reward((*[0] * j, token)) - model.reward((*[0] * j, 0))
+                   for token in range(tokens)) for j in range(length))  # fmt: skip
+    assert result.reward == pytest.approx(best + model.reward((0,) * length), abs=1e-4)
+    assert result.stopped == "done"
+
+
+def test_slopes_are_taken_at_neighbours_too_and_nowhere_twice() -> None:
+    alone, beside = additive(V, 4), additive(V, 4)
+    for model, neighbours in ((alone, 0), (beside, 3)):
+        taken: list[Any] = []
+        own = model.gradient
+
+        def gradient(reply: Any, pull: float = 0.0, own: Any = own, taken: Any = taken) -> Any:
+            taken.append((reply, pull))
+            return own(reply, pull)
+
+        model.gradient = gradient  # type: ignore[method-assign]
+        settings = replace(SMALL, neighbours=neighbours, pull=0.25)
+        result = search(model, config(length=4, settings=settings), SPACE)
+        assert len(taken) == len(set(taken)) == result.trajectory[-1].backward_passes
+        assert {pull for _, pull in taken} == {0.25}
+    assert beside.gradients > alone.gradients
+
+
 def test_only_allowed_tokens_are_tried() -> None:
     allowed = np.array([3, 9, 27, 50])
     for method in ("gcg", "coordinate", "random", "beam"):
