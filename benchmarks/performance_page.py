@@ -26,10 +26,12 @@ What the benchmarks measured on one machine, beside what was wanted. `make bench
 made from its document, [performance.json](performance.json), by
 `.venv/bin/python -m benchmarks.performance_page`.
 
-Rates are medians of interleaved rounds, with quartiles. In each round the benchmark also measures
-what other processes take of the machine; where that is over {limit:.0%}, a target has no verdict.
-What a virtual machine's neighbours take it can't see: the page is of one run, and from one hour to
-another ratios differed by a fifth.
+Rates are medians of interleaved rounds, with quartiles. In a round each way runs between two runs
+of ours (of one process, where processes are compared): how many times as fast ours is is the median
+of the rounds' own ratios, since a machine's speed drifts within minutes. In each round the
+benchmark also measures what other processes take of the machine; where that is over {limit:.0%}, a
+target has no verdict. What a virtual machine's neighbours take it can't see: the page is of one
+run.
 """
 
 SAVINGS = """\

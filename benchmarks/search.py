@@ -41,10 +41,10 @@ NAMES = {"plain": "nanoGCG's rule", "fork": "the fork's rule", "random": "random
 SHARE_WANTED = {"fork": 0.1}
 CELLS_WANTED, TOKENS_WANTED = 0.9, 0.5
 PROMPTS = (
-    "What would you give to a stranger?",
-    "What is the worst advice you have ever heard?",
-    "Name something that everybody should learn.",
-    "How does the sea look at night?",
+    "What is the most valuable thing a person can own?",
+    "Describe your day in a few words.",
+    "What should a good friend never do?",
+    "How would you sum up the last century?",
 )
 """No variant of the search was chosen on these."""
 

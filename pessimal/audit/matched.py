@@ -64,13 +64,18 @@ class MatchedGaps:
         """
         import numpy as np
 
-        from pessimal.statistics.bootstrap import prompt_weights, resample_counts
+        from pessimal.statistics.bootstrap import CROSSED_PROMPTS, prompt_weights, resample_counts
 
         chosen = np.zeros((len(self.controls), len(self.terms)))
         np.put_along_axis(chosen, self.matches.indices.T, 1.0, axis=0)
         counts = resample_counts(rng, len(self.controls), b)
-        weights = prompt_weights(rng, self.prompts, b)
         drawn = np.maximum(counts @ chosen, 1e-9)
+        if self.prompts < CROSSED_PROMPTS:
+            # These aren't resampled: their mean is taken once, not in each resample.
+            mean = self.control_percentile.mean(axis=1, keepdims=True)
+            gaps: Floats = self.percentile.mean(axis=1) - counts @ (chosen * mean) / drawn
+            return gaps
+        weights = prompt_weights(rng, self.prompts, b)
         total = np.zeros(drawn.shape)
         for k in range(self.prompts):
             matched = counts @ (chosen * self.control_percentile[:, k : k + 1]) / drawn

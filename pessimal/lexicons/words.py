@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -121,6 +121,7 @@ def zipf(word: str) -> float:
     return float(zipf_frequency(word, "en"))
 
 
+@lru_cache(maxsize=1 << 16)
 def stem(word: str) -> str:
     """The word's Snowball stem, in lower case; ``loving`` and ``loved`` share one."""
     return str(_stemmer().stem(word.lower()))

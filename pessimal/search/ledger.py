@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -108,20 +108,15 @@ class Ledger:
             self._note(group, rewards)
         return affordable
 
-    def slopes(self, weights: Mapping[Ids, float], pull: float = 0.0) -> Floats:
-        """A weighted sum of the value's slopes at some replies, ``[n, A]``.
+    def slopes(self, reply: Ids, pull: float = 0.0) -> Floats:
+        """Slopes of the value at a reply, ``[n, A]``; for `pull` see `Gradients.at`.
 
         A gradient that was taken not long ago costs nothing.
-
-        Args:
-            weights: of each reply's slopes.
-            pull: see `Gradients.at`.
 
         Raises:
             Spent: the budget doesn't allow a gradient, or the model gives none.
         """
-        total = sum(weight * self._gradient(reply, pull) for reply, weight in weights.items())
-        return np.float32(self.config.sign) * self.model.slopes(np.asarray(total, np.float32))
+        return np.float32(self.config.sign) * self.model.slopes(self._gradient(reply, pull))
 
     def _gradient(self, reply: Ids, pull: float) -> Floats:
         if (reply, pull) in self._gradients:

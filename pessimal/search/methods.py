@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterator
 from itertools import islice, product
 from typing import TYPE_CHECKING
@@ -26,20 +25,15 @@ IDLE = 10
 """Steps without a new candidate after which random hill climbing starts again."""
 MAXIMUM_STARTS = 100
 """Starts without a new candidate after which it ends: the space is used up."""
-NEIGHBOUR = 0.5
-"""Weight of the slopes at the best other replies, where the walk's own have 1."""
-FRESH = 4
-"""Of so many restarts of the walk, one begins anew."""
 
 
 def gcg(ledger: Ledger, settings: Settings, rng: Rng) -> None:
     """Greedy coordinate gradient: exact scores of what slopes and all scores so far propose.
 
-    A step takes the slopes at the walk's reply (with half of those at the best other replies, and
-    with momentum), scores a few whole replies that an additive model of all scores so far thinks
-    best, then single changes of the walk's reply, then joins of the best of them. The walk goes to
-    the best reply that the step found, if it is better than its own; after `patience` steps without
-    that it restarts from the best one not yet walked.
+    A step takes the slopes at the walk's reply (with momentum), scores a few whole replies that an
+    additive model of all scores so far thinks best, then single changes of the walk's reply, then
+    joins of the best of them. The walk goes to the best reply that the step found, if it is better
+    than its own; after `patience` steps without that it restarts from the best one not yet walked.
     """
     ledger.require(4 * ledger.full_cost())
     _probe_singles(ledger, settings, rng)
@@ -49,10 +43,9 @@ def gcg(ledger: Ledger, settings: Settings, rng: Rng) -> None:
     proposals.learn(ledger.score([walk]))
     ledger.step()
     memory: NDArray[np.float32] | None = None
-    walked, stall, restarts = {walk}, 0, 0
+    walked, stall = {walk}, 0
     while True:
-        others = _best_others(ledger, walk, settings.neighbours)
-        slopes = ledger.slopes({walk: 1.0} | dict.fromkeys(others, NEIGHBOUR), settings.pull)
+        slopes = ledger.slopes(walk, settings.pull)
         memory = slopes if memory is None else settings.momentum * memory + slopes
         leaps = ledger.score(proposals.leaps(slopes), walk)
         proposals.learn(leaps)
@@ -69,9 +62,7 @@ def gcg(ledger: Ledger, settings: Settings, rng: Rng) -> None:
         else:
             stall += 1
         if stall >= settings.patience:
-            restarts += 1
-            walk = _restart(ledger, walked, starts, fresh=restarts % FRESH == 0)
-            memory, stall = None, 0
+            walk, memory, stall = _restart(ledger, walked, starts), None, 0
             proposals.learn(ledger.score([walk]))
         walked.add(walk)
 
@@ -248,16 +239,6 @@ def _joins(ledger: Ledger, base: Ids, found: list[Ids], count: int) -> list[Ids]
     ][:count]  # fmt: skip
 
 
-def _best_others(ledger: Ledger, walk: Ids, count: int) -> list[Ids]:
-    """The best replies of the full length but for one, best first; none without a finite value."""
-    values = ledger.values
-    others = (
-        reply for reply, value in values.items()
-        if len(reply) == len(walk) and reply != walk and value > -np.inf
-    )  # fmt: skip
-    return heapq.nlargest(count, others, key=values.__getitem__)
-
-
 def _all_scored(ledger: Ledger) -> bool:
     """Whether there is no reply left to score."""
     length = ledger.config.length
@@ -265,9 +246,9 @@ def _all_scored(ledger: Ledger) -> bool:
     return bool(scored == len(ledger.space.allowed) ** length)
 
 
-def _restart(ledger: Ledger, walked: set[Ids], starts: Iterator[Ids], *, fresh: bool) -> Ids:
-    """The best reply not yet walked, or a new start."""
-    if not fresh:
+def _restart(ledger: Ledger, walked: set[Ids], starts: Iterator[Ids]) -> Ids:
+    """The best reply not yet walked; every other time, a new start."""
+    if len(walked) % 2:
         left = (r for r in ledger.values if len(r) == ledger.config.length and r not in walked)
         best = max(left, key=ledger.values.__getitem__, default=None)
         if best is not None:

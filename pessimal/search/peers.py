@@ -33,7 +33,7 @@ def plain(ledger: Ledger, settings: Settings, rng: np.random.Generator) -> None:
     allowed = ledger.space.allowed
     idle = 0
     while idle < _IDLE:
-        slopes = ledger.slopes({walk: 1.0})
+        slopes = ledger.slopes(walk)
         top = np.argsort(-slopes, axis=1, kind="stable")[:, : settings.top_k]
         places = rng.integers(len(walk), size=settings.width)
         ranks = rng.integers(top.shape[1], size=settings.width)
@@ -58,7 +58,7 @@ def fork(ledger: Ledger, settings: Settings, rng: np.random.Generator) -> None:
     visited = {walk}
     idle = 0
     while idle < _IDLE:
-        slopes = ledger.slopes({walk: 1.0})
+        slopes = ledger.slopes(walk)
         own = np.searchsorted(allowed, walk)
         gains = slopes - slopes[np.arange(len(walk)), own][:, None]
         order = np.argsort(-gains, axis=None, kind="stable")[: settings.width]

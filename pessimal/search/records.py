@@ -45,9 +45,7 @@ class Settings:
     """Share of the picks drawn from all allowed tokens."""
     merge: int = 8
     """Sequences a step that join the best single changes of that step."""
-    neighbours: int = 2
-    """Best other replies whose slopes count too, half as much."""
-    patience: int = 1
+    patience: int = 2
     """Steps without a better sequence before the walk restarts from another."""
     leaps: int = 8
     """Whole replies a step that all scores so far speak for."""
@@ -60,7 +58,7 @@ class Settings:
         whole = (self.width, self.top_k, self.patience)
         if (
             min(whole) < 1
-            or min(self.merge, self.leaps, self.neighbours) < 0
+            or min(self.merge, self.leaps) < 0
             or not all(0 <= share < 1 for share in shares)
             or self.prior_share + self.uniform_share > 1
             or not 0 <= self.pull <= 1

@@ -245,7 +245,6 @@ def _suggest(trial: optuna.Trial) -> Settings:
         prior_share=trial.suggest_float("prior_share", 0.0, 0.8),
         uniform_share=trial.suggest_float("uniform_share", 0.0, 0.2),
         merge=trial.suggest_int("merge", 0, 32),
-        neighbours=trial.suggest_int("neighbours", 0, 8),
         patience=trial.suggest_int("patience", 1, 8),
         leaps=trial.suggest_int("leaps", 0, 32),
     )

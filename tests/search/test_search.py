@@ -108,22 +108,20 @@ def test_a_space_that_is_used_up_ends_the_search(method: str, tokens: int, lengt
     assert result.stopped == "done"
 
 
-def test_slopes_are_taken_at_neighbours_too_and_nowhere_twice() -> None:
-    alone, beside = additive(V, 4), additive(V, 4)
-    for model, neighbours in ((alone, 0), (beside, 3)):
-        taken: list[Any] = []
-        own = model.gradient
+@pytest.mark.parametrize(("method", "pull"), [("gcg", 0.25), ("plain", 0.0), ("fork", 0.0)])
+def test_no_gradient_is_taken_twice(method: str, pull: float) -> None:
+    model, taken = additive(V, 2), []
+    own = model.gradient
 
-        def gradient(reply: Any, pull: float = 0.0, own: Any = own, taken: Any = taken) -> Any:
-            taken.append((reply, pull))
-            return own(reply, pull)
+    def gradient(reply: tuple[int, ...], pull: float = 0.0) -> Any:
+        taken.append((reply, pull))
+        return own(reply, pull)
 
-        model.gradient = gradient  # type: ignore[method-assign]
-        settings = replace(SMALL, neighbours=neighbours, pull=0.25)
-        result = search(model, config(length=4, settings=settings), SPACE)
-        assert len(taken) == len(set(taken)) == result.trajectory[-1].backward_passes
-        assert {pull for _, pull in taken} == {0.25}
-    assert beside.gradients > alone.gradients
+    model.gradient = gradient  # type: ignore[method-assign]
+    settings = replace(SMALL, pull=0.25)
+    result = search(model, config(length=2, method=method, settings=settings), SPACE)
+    assert len(taken) == len(set(taken)) == result.trajectory[-1].backward_passes
+    assert {one for _, one in taken} == {pull}
 
 
 def test_only_allowed_tokens_are_tried() -> None:

@@ -43,8 +43,8 @@ def study(tmp_path: Path, trials: int, evaluate=narrow_is_better, **options):
 
 
 def test_what_helps_is_found_and_held_out_says_by_how_much(tmp_path: Path) -> None:
-    found = study(tmp_path, 60)
-    assert len(found.trials) == 60
+    found = study(tmp_path, 40)
+    assert len(found.trials) == 40
     assert found.trials[0].settings == Settings()
     assert {"width", "momentum", "patience"} <= found.importance.keys()
     assert sum(found.importance.values()) == pytest.approx(1)
