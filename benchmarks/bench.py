@@ -19,7 +19,7 @@ SCHEMA = "pessimal.benchmark/1"
 FULL: dict[str, list[str]] = {
     "sweep": ["--rounds", "3"],
     "growth": ["--rounds", "1"],
-    "processes": ["--rounds", "3"],
+    "processes": ["--rounds", "2"],
     "startup": ["--rounds", "1"],
     "savings": [],
     "measures": [],

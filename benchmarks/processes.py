@@ -199,7 +199,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--tokens", type=int, default=2048, help="of the 22M shape")
+    parser.add_argument("--tokens", type=int, default=4096, help="of the 22M shape")
     parser.add_argument("--demo-tokens", type=int, default=1024, help="0 leaves it out")
     options = parser.parse_args()
     models, cache = [], default_cache()
