@@ -70,16 +70,15 @@ class MatchedGaps:
         np.put_along_axis(chosen, self.matches.indices.T, 1.0, axis=0)
         counts = resample_counts(rng, len(self.controls), b)
         drawn = np.maximum(counts @ chosen, 1e-9)
+        own, controls = self.percentile, self.control_percentile
         if self.prompts < CROSSED_PROMPTS:
-            # These aren't resampled: their mean is taken once, not in each resample.
-            mean = self.control_percentile.mean(axis=1, keepdims=True)
-            gaps: Floats = self.percentile.mean(axis=1) - counts @ (chosen * mean) / drawn
-            return gaps
-        weights = prompt_weights(rng, self.prompts, b)
+            # These aren't resampled: one mean over them stands for all.
+            own, controls = (one.mean(axis=1, keepdims=True) for one in (own, controls))
+        weights = prompt_weights(rng, own.shape[1], b)
         total = np.zeros(drawn.shape)
-        for k in range(self.prompts):
-            matched = counts @ (chosen * self.control_percentile[:, k : k + 1]) / drawn
-            total += weights[:, k : k + 1] * (self.percentile[:, k] - matched)
+        for k in range(own.shape[1]):
+            matched = counts @ (chosen * controls[:, k : k + 1]) / drawn
+            total += weights[:, k : k + 1] * (own[:, k] - matched)
         return total
 
 

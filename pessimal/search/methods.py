@@ -54,7 +54,7 @@ def gcg(ledger: Ledger, settings: Settings, rng: Rng) -> None:
         joined = ledger.score(_joins(ledger, walk, found, settings.merge), walk)
         proposals.learn(joined)
         ledger.step()
-        if not (leaps or found or joined) and _all_scored(ledger):
+        if not (leaps or found) and _all_scored(ledger):
             return
         best = max([*leaps, *found, *joined], key=ledger.values.__getitem__, default=walk)
         if ledger.values[best] > ledger.values[walk]:
